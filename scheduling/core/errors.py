@@ -1,0 +1,47 @@
+"""The one small tree of exceptions. Every message is a sentence that an operator can act upon."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+class FairbeatError(Exception):
+    """The root: catch this to catch all of ours."""
+
+
+class InvalidField(FairbeatError, ValueError):
+    """A value that cannot be accepted; names the field and shows the value.
+
+    >>> str(InvalidField("cron", "61 * * * *", "minute 61 is not in 0-59"))
+    "cron '61 * * * *': minute 61 is not in 0-59"
+    """
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(f"{field} {_shown(value)}: {problem}")
+        self.field = field
+        self.value = value
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[InvalidField], tuple[str, object, str]]:
+        return type(self), (self.field, self.value, self.problem)
+
+
+class ServiceUnreachable(FairbeatError):
+    """A service that was asked for by name does not answer."""
+
+
+class StaleEpoch(FairbeatError):
+    """A write was refused: another node has taken these shards over since."""
+
+    def __init__(self, shards: Collection[int]) -> None:
+        super().__init__(f"shards {sorted(shards)} have a newer epoch: another node owns them now")
+        self.shards = frozenset(shards)
+
+
+class LeaseLost(FairbeatError):
+    """A write was refused: this worker no longer holds the fire."""
+
+
+def _shown(value: object, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,69 @@
+"""The Celery protocol-2 message of a fire: the header names that we add, and the body.
+
+``apply_async`` of Celery 5.7 is the model, field by field (a test holds the two together); everything here is plain
+values, so that each publisher can write them in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scheduling.core.fire import Fire
+
+JOB = "fb_job"  # the job's id
+FENCE = "fb_fence"  # fencing token: a worker that presents a lower one is refused
+SCHEDULED_FOR = "fb_for"  # nominal time, ISO 8601 in UTC with microseconds
+ORIGIN = "fb_origin"  # empty for the schedule's own
+TENANT = "fb_tenant"  # the tenant's slug
+KEEP = "fb_keep"  # days of history: with SCHEDULED_FOR it names the partition of the fire's row
+JOB_NAME = "periodic_task_name"  # as Celery beat's: django-celery-results stores it
+
+EMBED = '{"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
+REPR_LIMIT = 1024  # characters of argsrepr and kwargsrepr, which only logs and monitors read
+
+
+def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str, Any]:
+    """Headers in the order in which Celery sends them, ours behind.
+
+    ``origin`` is the sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` is what the task says, None if it is unknown.
+    """
+    work, task_id = fire.work, str(fire.id)
+    return {
+        "lang": "py",
+        "task": work.task,
+        "id": task_id,
+        "shadow": None,
+        "eta": None,
+        "expires": None,
+        "group": None,
+        "group_index": None,
+        "retries": 0,
+        "timelimit": [work.hard_timeout_s, work.soft_timeout_s],
+        "root_id": task_id,
+        "parent_id": None,
+        "argsrepr": work.args[:REPR_LIMIT],
+        "kwargsrepr": work.kwargs[:REPR_LIMIT],
+        "origin": origin,
+        "ignore_result": ignore_result,
+        "replaced_task_nesting": 0,
+        "stamped_headers": None,
+        "stamps": {},
+        JOB_NAME: work.name,
+        JOB: str(work.job_id),
+        FENCE: fire.fence,
+        SCHEDULED_FOR: fire.scheduled_for.isoformat(timespec="microseconds"),
+        ORIGIN: fire.origin,
+        TENANT: work.tenant,
+        KEEP: work.history_days,
+    }
+
+
+def body(args: str, kwargs: str) -> bytes:
+    """The body of a message from the JSON texts of its arguments."""
+    return f"[{args}, {kwargs}, {EMBED}]".encode("ascii")
+
+
+def canonical_json(value: object) -> str:
+    """JSON as Celery writes it: default separators, ASCII only; ``nan`` and infinities are refused (they are not JSON)."""
+    return json.dumps(value, allow_nan=False)
