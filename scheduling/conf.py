@@ -1,0 +1,89 @@
+"""The settings of a deployment: ``SCHEDULING``, its presets, and what is wrong with it.
+
+``STOP`` is a preset of the parts; the other keys tune it. Nothing is read at import.
+
+=================  ==========================  ==========================  =============================
+part               stop 1: cron on a box       stop 2: queue and workers   stop 3: partitioned, available
+=================  ==========================  ==========================  =============================
+nodes              one                         any number, no owners       any number, each owns shards
+coordination       takes every shard           row locks                   leases in Postgres
+timing             poll on a tick              poll on a tick              timing wheel
+execution          threads of the node         Celery workers              Celery workers
+=================  ==========================  ==========================  =============================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+
+class Stop(IntEnum):
+    """How far a deployment has climbed; every stop runs the same code."""
+
+    ONE = 1
+    TWO = 2
+    THREE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingSettings:
+    """``settings.SCHEDULING``, checked. Durations are real seconds."""
+
+    STOP: Stop = Stop.THREE
+    SHARDS: int = 64
+    NODE: str = "project.wiring.build_node"  # dotted path: (SchedulingSettings, node_id, region) -> a runnable node
+    WINDOW_S: float = 1.0  # how far ahead a node claims
+    POLL_S: float = 0.1  # how often it looks for what became due otherwise
+    TICK_S: float = 0.5  # stops 1 and 2: how often they look at all
+    LEASE_S: float = 2.0  # a node's lease
+    RENEW_S: float = 0.5
+    FIRE_LEASE_S: float = 30.0  # a worker's lease on the fire that it runs
+    FIRE_GRACE_S: float = 5.0
+    CONFIRM_S: float = 30.0  # stop 2: claimed and not confirmed by then, any node publishes it again
+    THREADS: int = 8  # stop 1: tasks run at once
+    BATCH: int = 1000  # fires claimed in one transaction
+    BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
+    AHEAD: int = 10_000  # claimed fires that wait in the wheel
+    QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
+
+
+KEYS = {f.name: f for f in fields(SchedulingSettings)}
+
+
+def scheduling_settings(settings: Any) -> SchedulingSettings:
+    """Raises ValueError with every problem, one a line."""
+    found = list(problems(settings))
+    if found:
+        raise ValueError("\n".join(found))
+    given = dict(settings.SCHEDULING)
+    given["STOP"] = Stop(given.get("STOP", Stop.THREE))
+    return SchedulingSettings(**given)
+
+
+def problems(settings: Any) -> Iterator[str]:
+    """What is wrong with ``settings.SCHEDULING``, a sentence each."""
+    given = getattr(settings, "SCHEDULING", None)
+    if not isinstance(given, dict):
+        yield f"SCHEDULING {given!r}: is not a dictionary"
+        return
+    for name, value in given.items():
+        if name not in KEYS:
+            yield f"SCHEDULING[{name!r}]: no such setting; there are {', '.join(sorted(KEYS))}"
+        elif name == "STOP":
+            if value not in list(Stop):
+                yield f"SCHEDULING['STOP'] {value!r}: is not one of 1, 2, 3"
+        elif name == "NODE":
+            if not isinstance(value, str):
+                yield f"SCHEDULING['NODE'] {value!r}: is not a dotted path"
+        elif (
+            isinstance(value, bool)
+            or not isinstance(value, int if KEYS[name].type == "int" else int | float)
+            or value <= 0
+        ):
+            yield f"SCHEDULING[{name!r}] {value!r}: is not a {'whole ' if KEYS[name].type == 'int' else ''}number above 0"
+    lease, renew = given.get("LEASE_S", 2.0), given.get("RENEW_S", 0.5)
+    if isinstance(lease, int | float) and isinstance(renew, int | float) and renew > lease / 2:
+        yield f"SCHEDULING['RENEW_S'] {renew!r}: a lease of {lease:g} s must be renewed at least twice within it"

@@ -1,0 +1,367 @@
+"""What Django cannot say: the partitioned tables, their indexes, and the functions that more than one process relies on."""
+
+import django.db.models.deletion
+from django.db import migrations, models
+
+LEDGER = """
+CREATE TABLE scheduling_fire (
+    id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    tenant_id integer NOT NULL,
+    shard_id smallint NOT NULL,
+    history_days smallint NOT NULL,
+    scheduled_for timestamptz NOT NULL,
+    fire_at timestamptz NOT NULL,
+    origin text NOT NULL DEFAULT '',
+    schedule_version integer NOT NULL,
+    state text NOT NULL,
+    reason text NOT NULL DEFAULT '',
+    fence integer NOT NULL DEFAULT 1,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 1,
+    exclusive boolean NOT NULL DEFAULT false,
+    seq_epoch integer,
+    seq bigint,
+    claimed_at timestamptz,
+    claimed_until timestamptz,
+    confirmed boolean NOT NULL DEFAULT false,
+    wake_at timestamptz,
+    lease_until timestamptz,
+    holder uuid,
+    started_at timestamptz,
+    covers integer NOT NULL DEFAULT 1,
+    covers_to timestamptz,
+    finished_at timestamptz,
+    -- scheduled_for leads: a fire is found by the millisecond in its id, and a day is read in order
+    PRIMARY KEY (scheduled_for, id, history_days),
+    CONSTRAINT fire_is_one_for_each_occurrence UNIQUE (job_id, scheduled_for, origin, history_days)
+) PARTITION BY LIST (history_days);
+
+-- a take-over reads what is beyond the watermark
+CREATE INDEX fire_claimed ON scheduling_fire (shard_id, seq_epoch, seq) WHERE state = 'claimed';
+-- the owner's poll: what has waited long enough, and whose lease ran out
+CREATE INDEX fire_waiting ON scheduling_fire (shard_id, wake_at) WHERE state IN ('parked', 'retry_wait');
+CREATE INDEX fire_running ON scheduling_fire (shard_id, lease_until) WHERE state = 'running';
+-- predecessors, where runs of a job may not overlap
+CREATE INDEX fire_exclusive ON scheduling_fire (job_id)
+    WHERE exclusive AND state IN ('claimed', 'parked', 'retry_wait', 'running');
+-- stop 2: claimed, not confirmed in time
+CREATE INDEX fire_unconfirmed ON scheduling_fire (claimed_until)
+    WHERE state = 'claimed' AND claimed_until IS NOT NULL;
+
+CREATE TABLE scheduling_jobrun (
+    id uuid NOT NULL,
+    fire_id uuid NOT NULL,
+    fence integer NOT NULL,
+    job_id uuid NOT NULL,
+    tenant_id integer NOT NULL,
+    history_days smallint NOT NULL,
+    scheduled_for timestamptz NOT NULL,
+    attempt integer NOT NULL,
+    state text NOT NULL,
+    holder uuid NOT NULL,
+    worker text NOT NULL DEFAULT '',
+    started_at timestamptz NOT NULL,
+    finished_at timestamptz NOT NULL,
+    result text NOT NULL DEFAULT '',
+    error text NOT NULL DEFAULT '',
+    traceback text NOT NULL DEFAULT '',
+    PRIMARY KEY (scheduled_for, id, history_days)
+) PARTITION BY LIST (history_days);
+"""
+
+CLASSES = "\n".join(
+    f"CREATE TABLE {table}_{days} PARTITION OF {table} FOR VALUES IN ({days}) PARTITION BY RANGE (scheduled_for);"
+    for table in ("scheduling_fire", "scheduling_jobrun")
+    for days in (7, 30, 90)
+)
+
+JOB_NOW = """
+CREATE FUNCTION fairbeat_job_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    -- scheduling.core.clock.TimeLapse.job_time, at the database's own instant
+    SELECT coalesce(
+        (SELECT c.job_origin + interval '1 second' * c.speed * coalesce(
+                    least(greatest(extract(epoch FROM clock_timestamp() - c.real_origin)::float8, 0),
+                          coalesce(c.stops_after_s, 'infinity')), 0)
+         FROM scheduling_jobclock c),
+        clock_timestamp())
+$$;
+"""
+
+HOLD_EPOCHS = """
+CREATE FUNCTION fairbeat_hold_epochs(shards smallint[], epochs integer[]) RETURNS void LANGUAGE plpgsql AS $$
+    -- First statement of every transaction written under an epoch. FOR SHARE, because a take-over updates these rows:
+    -- it waits for us, or we see its epoch and are refused.
+    DECLARE stale text;
+    BEGIN
+        PERFORM s.id FROM scheduling_shard s WHERE s.id = ANY (shards) ORDER BY s.id FOR SHARE;
+        SELECT string_agg(mine.id::text, ',') INTO stale
+        FROM unnest(shards, epochs) AS mine(id, epoch)
+        LEFT JOIN scheduling_shard s ON s.id = mine.id AND s.epoch = mine.epoch
+        WHERE s.id IS NULL;
+        IF stale IS NOT NULL THEN
+            RAISE EXCEPTION 'stale epoch' USING ERRCODE = 'FB001', DETAIL = stale;
+        END IF;
+    END
+$$;
+"""
+
+SCHEDULE_EDITED = """
+CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        NEW.schedule_version := OLD.schedule_version + 1;
+        NEW.schedule_changed_at := fairbeat_job_now();
+        NEW.next_scheduled_for := NULL;
+        NEW.next_fire_at := NEW.schedule_changed_at;
+        PERFORM pg_notify('fairbeat', NEW.shard_id::text);
+        RETURN NEW;
+    END
+$$;
+CREATE TRIGGER schedule_edited BEFORE UPDATE OF kind, at, every, anchor, cron, tz, jitter ON scheduling_job
+    FOR EACH ROW WHEN (
+        (OLD.kind, OLD.at, OLD.every, OLD.anchor, OLD.cron, OLD.tz, OLD.jitter)
+        IS DISTINCT FROM (NEW.kind, NEW.at, NEW.every, NEW.anchor, NEW.cron, NEW.tz, NEW.jitter)
+        AND NEW.deleted_at IS NULL)
+    EXECUTE FUNCTION fairbeat_schedule_edited();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("scheduling", "0001_initial")]
+
+    operations = [
+        migrations.SeparateDatabaseAndState(
+            database_operations=[
+                migrations.RunSQL(LEDGER + CLASSES, "DROP TABLE scheduling_fire; DROP TABLE scheduling_jobrun;")
+            ],
+            state_operations=[
+                migrations.CreateModel(
+                    name="Fire",
+                    fields=[
+                        ("id", models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                        ("shard_id", models.SmallIntegerField()),
+                        ("history_days", models.SmallIntegerField()),
+                        ("scheduled_for", models.DateTimeField()),
+                        ("fire_at", models.DateTimeField()),
+                        (
+                            "origin",
+                            models.TextField(
+                                default="", help_text="Empty for the schedule's own; manual:… or backfill:… otherwise."
+                            ),
+                        ),
+                        ("schedule_version", models.IntegerField()),
+                        (
+                            "state",
+                            models.TextField(
+                                choices=[
+                                    ("claimed", "claimed"),
+                                    ("parked", "parked"),
+                                    ("retry_wait", "retry wait"),
+                                    ("running", "running"),
+                                    ("succeeded", "succeeded"),
+                                    ("skipped", "skipped"),
+                                    ("dead", "dead"),
+                                ]
+                            ),
+                        ),
+                        (
+                            "reason",
+                            models.TextField(default="", help_text="Why it is skipped, parked, dead or waiting."),
+                        ),
+                        ("fence", models.IntegerField(default=1)),
+                        ("attempt", models.IntegerField(default=0)),
+                        ("max_attempts", models.IntegerField(default=1)),
+                        (
+                            "exclusive",
+                            models.BooleanField(default=False, help_text="Its job does not let runs overlap."),
+                        ),
+                        ("seq_epoch", models.IntegerField(null=True)),
+                        ("seq", models.BigIntegerField(null=True)),
+                        ("claimed_at", models.DateTimeField(help_text="Real time.", null=True)),
+                        (
+                            "claimed_until",
+                            models.DateTimeField(
+                                help_text="Stop 2: published by then, or any node does it again.", null=True
+                            ),
+                        ),
+                        ("confirmed", models.BooleanField(default=False, help_text="Stop 2: the broker has it.")),
+                        (
+                            "wake_at",
+                            models.DateTimeField(help_text="Job time at which its owner looks at it again.", null=True),
+                        ),
+                        (
+                            "lease_until",
+                            models.DateTimeField(help_text="Real time at which its holder's lease ends.", null=True),
+                        ),
+                        ("holder", models.UUIDField(help_text="The delivery that runs it.", null=True)),
+                        (
+                            "started_at",
+                            models.DateTimeField(help_text="Real time at which the current attempt began.", null=True),
+                        ),
+                        ("covers", models.IntegerField(default=1, help_text="Occurrences that this row accounts for.")),
+                        ("covers_to", models.DateTimeField(help_text="The last of them.", null=True)),
+                        ("finished_at", models.DateTimeField(help_text="Real time.", null=True)),
+                        (
+                            "tenant",
+                            models.ForeignKey(
+                                db_constraint=False,
+                                db_index=False,
+                                on_delete=django.db.models.deletion.DO_NOTHING,
+                                related_name="+",
+                                to="fairness.tenant",
+                            ),
+                        ),
+                        (
+                            "job",
+                            models.ForeignKey(
+                                db_constraint=False,
+                                db_index=False,
+                                on_delete=django.db.models.deletion.DO_NOTHING,
+                                related_name="fires",
+                                to="scheduling.job",
+                            ),
+                        ),
+                    ],
+                    options={
+                        "ordering": ["-scheduled_for", "-id"],
+                    },
+                ),
+                migrations.CreateModel(
+                    name="JobRun",
+                    fields=[
+                        ("id", models.UUIDField(editable=False, primary_key=True, serialize=False)),
+                        ("fire_id", models.UUIDField()),
+                        ("fence", models.IntegerField()),
+                        ("history_days", models.SmallIntegerField()),
+                        ("scheduled_for", models.DateTimeField()),
+                        ("attempt", models.IntegerField()),
+                        (
+                            "state",
+                            models.TextField(
+                                choices=[("succeeded", "succeeded"), ("failed", "failed"), ("lost", "lost")]
+                            ),
+                        ),
+                        ("holder", models.UUIDField()),
+                        ("worker", models.TextField(default="")),
+                        ("started_at", models.DateTimeField(help_text="Real time.")),
+                        ("finished_at", models.DateTimeField(help_text="Real time.")),
+                        ("result", models.TextField(default="")),
+                        ("error", models.TextField(default="")),
+                        ("traceback", models.TextField(default="")),
+                        (
+                            "job",
+                            models.ForeignKey(
+                                db_constraint=False,
+                                db_index=False,
+                                on_delete=django.db.models.deletion.DO_NOTHING,
+                                related_name="runs",
+                                to="scheduling.job",
+                            ),
+                        ),
+                        (
+                            "tenant",
+                            models.ForeignKey(
+                                db_constraint=False,
+                                db_index=False,
+                                on_delete=django.db.models.deletion.DO_NOTHING,
+                                related_name="+",
+                                to="fairness.tenant",
+                            ),
+                        ),
+                    ],
+                    options={
+                        "ordering": ["-scheduled_for", "-id"],
+                    },
+                ),
+            ],
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("state__in", ["claimed", "parked", "retry_wait", "running", "succeeded", "skipped", "dead"])
+                ),
+                name="fire_state_is_known",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(condition=models.Q(("fence__gte", 1)), name="fire_fence_starts_at_one"),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("attempt__gte", 0)), name="fire_attempt_not_negative"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("covers__gte", 1)), name="fire_covers_at_least_itself"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "running"), _negated=True),
+                    models.Q(("holder__isnull", False), ("lease_until__isnull", False)),
+                    _connector="OR",
+                ),
+                name="fire_running_has_holder_and_lease",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state__in", ["parked", "retry_wait"]), _negated=True),
+                    ("wake_at__isnull", False),
+                    _connector="OR",
+                ),
+                name="fire_waiting_has_wake_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state__in", ["parked", "skipped", "dead"]), _negated=True),
+                    models.Q(("reason", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="fire_unrun_has_reason",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="fire",
+            constraint=models.CheckConstraint(
+                condition=models.Q(models.Q(("state", "skipped"), _negated=True), ("attempt", 0), _connector="OR"),
+                name="fire_skipped_never_started",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="jobrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["succeeded", "failed", "lost"])), name="job_run_state_is_known"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="jobrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("attempt__gte", 1)), name="job_run_attempt_counts_from_one"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="jobrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("finished_at__gte", models.F("started_at"))), name="job_run_ends_after_it_starts"
+            ),
+        ),
+        migrations.RunSQL(JOB_NOW, "DROP FUNCTION fairbeat_job_now()"),
+        migrations.RunSQL(HOLD_EPOCHS, "DROP FUNCTION fairbeat_hold_epochs(smallint[], integer[])"),
+        migrations.RunSQL(
+            SCHEDULE_EDITED,
+            "DROP TRIGGER schedule_edited ON scheduling_job; DROP FUNCTION fairbeat_schedule_edited()",
+        ),
+    ]

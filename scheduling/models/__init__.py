@@ -1,0 +1,9 @@
+"""The tables, as Django sees them."""
+
+from scheduling.models.fire import Fire
+from scheduling.models.job import Job
+from scheduling.models.job_clock import JobClock
+from scheduling.models.job_run import JobRun
+from scheduling.models.shard import Node, Shard, ShardProgress
+
+__all__ = ["Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress"]

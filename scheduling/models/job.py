@@ -1,0 +1,183 @@
+"""Jobs: what is to be run, when, for whom, under which policies.
+
+Two kinds of columns live in a row. What a person decides is written by ``save()``. The bookkeeping of the schedule
+(``BOOKKEEPING``) is written by the owner of the shard alone; ``save()`` leaves it out, so that a form that was open for an hour cannot turn
+the schedule back. A change of the schedule by whatever way (``save()``, ``update()``, SQL) is noticed by a trigger: it
+raises ``schedule_version``, empties ``next_scheduled_for`` and makes the row due, and its owner plans it anew within a poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models.lookups import Exact
+
+from fairness.models import Tenant
+from scheduling.core.definition import NAME_LIMIT, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
+from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
+from scheduling.core.identity import uuid7
+from scheduling.core.recurrence import Schedule
+from scheduling.models.job_manager import JobManager
+
+BOOKKEEPING = frozenset(
+    {
+        "shard_id",
+        "schedule_version",
+        "schedule_changed_at",
+        "next_scheduled_for",
+        "next_fire_at",
+        "paused_at",
+        "deleted_at",
+    }
+)
+
+
+def _choices(enum: Any) -> list[tuple[str, str]]:
+    return [(member.value, member.value.replace("_", " ")) for member in enum]
+
+
+def _values(enum: Any) -> list[str]:
+    return [member.value for member in enum]
+
+
+def _json_is(column: str, kind: str) -> Any:
+    return Exact(models.Func(column, function="jsonb_typeof", output_field=models.TextField()), models.Value(kind))
+
+
+class Job(models.Model):
+    """A definition. Make one with ``Job.objects.cron()``, ``.every()``, ``.once()`` or ``.declare()``."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=NAME_LIMIT, blank=True, help_text="Unique within the tenant, where it is given.")
+    description = models.TextField(blank=True, default="")
+    task = models.CharField(max_length=TASK_LIMIT, help_text="Name of the Celery task.")
+    args = models.JSONField(default=list, blank=True)
+    kwargs = models.JSONField(default=dict, blank=True)
+    lane = models.CharField(max_length=20, choices=_choices(Lane), default=Lane.BULK.value)
+
+    kind = models.CharField(max_length=10, choices=_choices(Kind), default=Kind.CRON.value)
+    at = models.DateTimeField(null=True, blank=True, help_text="Once: the instant.")
+    every = models.DurationField(null=True, blank=True, help_text="Interval: from 100 ms.")
+    anchor = models.DateTimeField(null=True, blank=True, help_text="Interval: it fires at anchor + k × every.")
+    cron = models.CharField(max_length=255, blank=True, default="", help_text="Cron: five fields, or six with seconds.")
+    tz = models.CharField("time zone", max_length=64, default="UTC", help_text="IANA name, as Europe/Paris.")
+    jitter = models.DurationField(default=timedelta(0), help_text="Spreads the fires over this long behind their time.")
+
+    misfire = models.CharField(max_length=10, choices=_choices(MisfirePolicy), default=MisfirePolicy.LATEST.value)
+    misfire_grace_s = models.FloatField(default=30.0, help_text="Real seconds.")
+    catch_up_limit = models.IntegerField(default=100)
+    catch_up_window = models.DurationField(default=timedelta(hours=1))
+    overlap = models.CharField(max_length=12, choices=_choices(OverlapPolicy), default=OverlapPolicy.ALLOW.value)
+    buffer_limit = models.IntegerField(default=100, help_text="Overlap buffer_all: how many fires may wait.")
+    max_attempts = models.IntegerField(default=3)
+    retry_base = models.DurationField(default=timedelta(seconds=10))
+    retry_cap = models.DurationField(default=timedelta(hours=1))
+    soft_timeout_s = models.FloatField(null=True, blank=True, help_text="Real seconds.")
+    hard_timeout_s = models.FloatField(default=3600.0, help_text="Real seconds.")
+    expires_after = models.DurationField(null=True, blank=True, help_text="Not started by then: it does not run.")
+
+    paused_at = models.DateTimeField(null=True, blank=True, editable=False)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    shard_id = models.SmallIntegerField(editable=False)
+    schedule_version = models.IntegerField(default=1, editable=False)
+    schedule_changed_at = models.DateTimeField(null=True, editable=False, help_text="Job time.")
+    next_scheduled_for = models.DateTimeField(null=True, editable=False)
+    next_fire_at = models.DateTimeField(null=True, editable=False)
+
+    objects = JobManager()
+
+    class Meta:
+        ordering = ["tenant", "name", "id"]
+        indexes = [
+            models.Index(
+                "shard_id", "next_fire_at", name="job_due", condition=models.Q(next_fire_at__isnull=False)
+            ),
+            models.Index(
+                "shard_id", "tenant", "next_fire_at", name="job_due_by_tenant",
+                condition=models.Q(next_fire_at__isnull=False),
+            ),
+        ]  # fmt: skip
+        constraints = [
+            models.UniqueConstraint(
+                "tenant", "name", name="job_name_is_unique_in_tenant",
+                condition=~models.Q(name="") & models.Q(deleted_at__isnull=True),
+                violation_error_message="name: this tenant has a job of this name already",
+            ),
+            models.CheckConstraint(name="job_has_task", condition=~models.Q(task="")),
+            models.CheckConstraint(name="job_args_is_array", condition=_json_is("args", "array")),
+            models.CheckConstraint(name="job_kwargs_is_object", condition=_json_is("kwargs", "object")),
+            models.CheckConstraint(name="job_lane_is_known", condition=models.Q(lane__in=_values(Lane))),
+            models.CheckConstraint(
+                name="job_schedule_fits_kind",
+                condition=models.Q(kind="once", at__isnull=False)
+                | models.Q(kind="interval", every__isnull=False, anchor__isnull=False)
+                | models.Q(kind="cron") & ~models.Q(cron=""),
+                violation_error_message="once needs 'at', interval needs 'every' and 'anchor', cron needs 'cron'",
+            ),
+            models.CheckConstraint(
+                name="job_every_at_least_100_ms",
+                condition=models.Q(every__isnull=True) | models.Q(every__gte=timedelta(milliseconds=100)),
+            ),
+            models.CheckConstraint(name="job_jitter_not_negative", condition=models.Q(jitter__gte=timedelta(0))),
+            models.CheckConstraint(name="job_misfire_is_known", condition=models.Q(misfire__in=_values(MisfirePolicy))),
+            models.CheckConstraint(name="job_overlap_is_known", condition=models.Q(overlap__in=_values(OverlapPolicy))),
+            models.CheckConstraint(
+                name="job_limits_are_positive",
+                condition=models.Q(
+                    misfire_grace_s__gt=0, catch_up_limit__gt=0, buffer_limit__gt=0, max_attempts__gt=0,
+                    hard_timeout_s__gt=0, catch_up_window__gte=timedelta(0), retry_base__gte=timedelta(0),
+                    retry_cap__gte=models.F("retry_base"),
+                ),
+            ),
+            models.CheckConstraint(
+                name="job_soft_timeout_below_hard",
+                condition=models.Q(soft_timeout_s__isnull=True)
+                | models.Q(soft_timeout_s__gt=0, soft_timeout_s__lte=models.F("hard_timeout_s")),
+            ),
+            models.CheckConstraint(
+                name="job_next_has_fire_time",
+                condition=models.Q(next_scheduled_for__isnull=True) | models.Q(next_fire_at__isnull=False),
+            ),
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.name or f"{self.task} {self.id}"
+
+    @property
+    def schedule_fields(self) -> ScheduleFields:
+        return ScheduleFields(
+            kind=Kind(self.kind), at=self.at, every=self.every, anchor=self.anchor, cron=self.cron, tz=self.tz
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.schedule_fields.build(key=str(self.id))
+
+    def definition(self) -> JobDefinition:
+        """This row as a checked definition.
+
+        Raises InvalidField for a row that says something impossible.
+        """
+        policy = {name: getattr(self, name) for name in JobDefinition.__slots__ if name != "schedule"}
+        return JobDefinition(schedule=self.schedule_fields, **policy)
+
+    def save(self, *args: Any, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
+        """Check, then write what a person decides; an update leaves the schedule's bookkeeping to the shard's owner.
+
+        Raises InvalidField.
+        """
+        self.definition()
+        if self._state.adding:
+            Job.objects.plan(self)
+        elif update_fields is None:
+            update_fields = [
+                f.name for f in self._meta.concrete_fields if not f.primary_key and f.name not in BOOKKEEPING
+            ]
+        super().save(*args, update_fields=update_fields, **kwargs)

@@ -1,0 +1,207 @@
+-- What the owner of shards reads and writes. Everything written runs behind hold_epochs, in one transaction with it.
+
+-- name: hold_epochs
+SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[])
+
+-- name: work
+j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane, j.args::text, j.kwargs::text,
+j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
+
+-- name: due_columns
+{work}, j.kind, j.at, j.every, j.anchor, j.cron, j.tz, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for
+
+-- name: due
+-- Each shard's earliest, by index. A shard that fills its limit has a backlog, and is read again by due_by_tenant.
+SELECT {due_columns}
+FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduling_job
+    WHERE shard_id = owned.shard AND next_fire_at <= %(until)s
+    ORDER BY next_fire_at LIMIT %(limit)s
+) AS j
+JOIN fairness_tenant t ON t.id = j.tenant_id
+
+-- name: due_by_tenant
+-- Beside one tenant's flood: a skip scan over the tenants of each shard, then the heads of each. Never a sort of the backlog.
+WITH RECURSIVE waiting(shard, tenant_id) AS (
+    SELECT owned.shard, (
+        SELECT tenant_id FROM scheduling_job
+        WHERE shard_id = owned.shard AND next_fire_at IS NOT NULL
+        ORDER BY shard_id, tenant_id LIMIT 1)
+    FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+    UNION ALL
+    SELECT w.shard, (
+        SELECT tenant_id FROM scheduling_job
+        WHERE shard_id = w.shard AND tenant_id > w.tenant_id AND next_fire_at IS NOT NULL
+        ORDER BY shard_id, tenant_id LIMIT 1)
+    FROM waiting w WHERE w.tenant_id IS NOT NULL
+)
+SELECT {due_columns}
+FROM waiting w
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduling_job
+    WHERE shard_id = w.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
+    ORDER BY next_fire_at LIMIT %(limit)s
+) AS j
+JOIN fairness_tenant t ON t.id = j.tenant_id
+WHERE w.tenant_id IS NOT NULL
+
+-- name: claim
+-- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
+-- unstarted is taken over by a newer one; one that a person cancelled, or that started, is not.
+WITH plan AS (
+    SELECT * FROM unnest(
+        %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[],
+        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[]
+    ) AS p(job_id, version, was, next_for, next_at)
+), advanced AS (
+    UPDATE scheduling_job j
+    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at
+    FROM plan p
+    WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
+      AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
+    RETURNING j.id, j.tenant_id, j.shard_id, j.schedule_version, j.max_attempts, j.overlap <> 'allow' AS exclusive,
+        j.paused_at IS NOT NULL AS paused
+)
+INSERT INTO scheduling_fire AS f (
+    id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
+    state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, covers, covers_to, finished_at)
+SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
+    CASE WHEN a.paused THEN 'skipped' ELSE o.state END,
+    CASE WHEN a.paused THEN 'paused' ELSE o.reason END,
+    a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), o.covers, o.covers_to,
+    CASE WHEN a.paused OR o.state = 'skipped' THEN clock_timestamp() END
+FROM unnest(
+    %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
+    %(fire_ats)s::timestamptz[], %(states)s::text[], %(reasons)s::text[], %(seq_epochs)s::integer[], %(seqs)s::bigint[],
+    %(covers)s::integer[], %(covers_tos)s::timestamptz[]
+) AS o(id, job_id, history_days, scheduled_for, fire_at, state, reason, seq_epoch, seq, covers, covers_to)
+JOIN advanced a ON a.id = o.job_id
+ON CONFLICT (job_id, scheduled_for, origin, history_days) DO UPDATE
+SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_at = excluded.fire_at,
+    schedule_version = excluded.schedule_version, seq_epoch = excluded.seq_epoch, seq = excluded.seq,
+    claimed_at = excluded.claimed_at, wake_at = NULL, covers = excluded.covers, covers_to = excluded.covers_to,
+    exclusive = excluded.exclusive, finished_at = excluded.finished_at
+WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
+  AND (f.state IN ('claimed', 'parked')
+       OR f.state = 'skipped' AND f.reason IN ('superseded', 'paused', 'excluded'))
+RETURNING f.id, f.state, f.fence
+
+-- name: take_over
+-- Waits for every open transaction that holds the old epoch.
+UPDATE scheduling_shard SET epoch = epoch + 1, owner_id = %(node)s
+WHERE id = ANY (%(shards)s::smallint[])
+RETURNING id, epoch
+
+-- name: recover
+-- What is claimed beyond the watermark may or may not be in a queue: a higher fence makes that copy worthless.
+WITH beyond AS (
+    SELECT f.scheduled_for, f.id, f.history_days, s.epoch,
+        row_number() OVER (PARTITION BY f.shard_id ORDER BY f.fire_at, f.id) AS seq
+    FROM scheduling_shard s
+    JOIN scheduling_shardprogress p ON p.shard_id = s.id
+    JOIN scheduling_fire f ON f.shard_id = s.id AND f.state = 'claimed'
+        AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL AND NOT f.confirmed)
+    WHERE s.id = ANY (%(shards)s::smallint[])
+), lifted AS (
+    UPDATE scheduling_fire f
+    SET fence = f.fence + 1, seq_epoch = b.epoch, seq = b.seq, claimed_until = NULL
+    FROM beyond b
+    WHERE (f.scheduled_for, f.id, f.history_days) = (b.scheduled_for, b.id, b.history_days) AND f.state = 'claimed'
+    RETURNING f.*
+)
+SELECT {fire_columns} FROM lifted f {fire_work}
+
+-- name: fire_columns
+{work}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq,
+extract(epoch FROM clock_timestamp() - f.claimed_at)::float8
+
+-- name: fire_work
+JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
+
+-- name: start_epoch
+-- After recover, in its transaction: what an older epoch numbered is settled, or renumbered.
+UPDATE scheduling_shardprogress p SET seq_epoch = s.epoch, seq = 0
+FROM scheduling_shard s WHERE s.id = p.shard_id AND s.id = ANY (%(shards)s::smallint[])
+
+-- name: record
+UPDATE scheduling_shardprogress p SET seq_epoch = m.epoch, seq = m.seq
+FROM unnest(%(marked)s::smallint[], %(mark_epochs)s::integer[], %(seqs)s::bigint[]) AS m(shard, epoch, seq)
+WHERE p.shard_id = m.shard AND (p.seq_epoch, p.seq) < (m.epoch, m.seq)
+
+-- name: waiting
+SELECT {fire_columns}
+FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduling_fire
+    WHERE shard_id = owned.shard AND state IN ('parked', 'retry_wait') AND wake_at <= %(now)s
+    ORDER BY wake_at LIMIT %(limit)s
+) AS f {fire_work}
+WHERE j.paused_at IS NULL OR f.origin <> ''
+
+-- name: release
+-- Waiting fires whose time has come are numbered anew, before they are published.
+UPDATE scheduling_fire f
+SET state = 'claimed', reason = '', wake_at = NULL, seq_epoch = r.seq_epoch, seq = r.seq, claimed_at = clock_timestamp()
+FROM unnest(
+    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[],
+    %(seq_epochs)s::integer[], %(seqs)s::bigint[]
+) AS r(id, scheduled_for, history_days, fence, seq_epoch, seq)
+WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days)
+  AND f.fence = r.fence AND f.state IN ('parked', 'retry_wait')
+RETURNING f.id
+
+-- name: settle
+-- Claimed fires that are not to be published now (parked), or not at all (skipped).
+UPDATE scheduling_fire f
+SET state = r.state, reason = r.reason, wake_at = r.wake_at,
+    finished_at = CASE WHEN r.state = 'skipped' THEN clock_timestamp() END
+FROM unnest(
+    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[],
+    %(states)s::text[], %(reasons)s::text[], %(wake_ats)s::timestamptz[]
+) AS r(id, scheduled_for, history_days, fence, state, reason, wake_at)
+WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days)
+  AND f.fence = r.fence AND f.state = 'claimed'
+
+-- name: predecessors
+-- Unfinished fires of the same jobs: those ahead (running, or earlier in order), and those that wait for their turn.
+SELECT d.id,
+    count(*) FILTER (WHERE f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id)) AS ahead,
+    count(*) FILTER (WHERE f.state = 'parked' AND f.reason = 'overlap') AS buffered
+FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS d(id, job_id, scheduled_for)
+JOIN scheduling_fire f ON f.job_id = d.job_id AND f.exclusive AND f.id <> d.id
+    AND f.state IN ('claimed', 'parked', 'retry_wait', 'running')
+GROUP BY d.id
+
+-- name: expired
+-- Running beyond lease and grace: the worker is gone, or was frozen. Held rows are left to the next poll.
+SELECT f.id, f.job_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
+    extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL
+FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduling_fire
+    WHERE shard_id = owned.shard AND state = 'running' AND lease_until < clock_timestamp() - %(grace)s::interval
+    ORDER BY lease_until LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+) AS f
+JOIN scheduling_job j ON j.id = f.job_id
+
+-- name: reap
+WITH ended AS (
+    UPDATE scheduling_fire f
+    SET state = r.state, reason = r.reason, fence = f.fence + 1, wake_at = r.wake_at, lease_until = NULL, holder = NULL,
+        finished_at = CASE WHEN r.state = 'dead' THEN clock_timestamp() END
+    FROM unnest(
+        %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[],
+        %(states)s::text[], %(reasons)s::text[], %(wake_ats)s::timestamptz[], %(run_ids)s::uuid[], %(holders)s::uuid[]
+    ) AS r(id, scheduled_for, history_days, fence, state, reason, wake_at, run_id, holder)
+    WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days)
+      AND f.fence = r.fence AND f.state = 'running'
+    RETURNING f.*, r.run_id, r.holder AS held_by
+)
+INSERT INTO scheduling_jobrun (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
+    holder, started_at, finished_at, error)
+SELECT e.run_id, e.id, e.fence - 1, e.job_id, e.tenant_id, e.history_days, e.scheduled_for, e.attempt, 'lost',
+    e.held_by, e.started_at, clock_timestamp(), 'the lease ran out'
+FROM ended e
+ON CONFLICT DO NOTHING
