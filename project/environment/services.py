@@ -1,0 +1,119 @@
+"""The plan carried out: embedded servers are running while the context is open, and the URLs of all three are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from project.environment import lock, postgres, rabbitmq, valkey
+from project.environment.plan import Plan, Probes, plan
+from project.environment.urls import is_amqp
+
+DEFAULT_RUN_DIR = ".run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The services of one run, all of them answering.
+
+    `rabbitmq_missing` says why there is no RabbitMQ among them; empty where there is one.
+    """
+
+    database_url: str
+    redis_url: str
+    broker_url: str
+    rabbitmq_missing: str = ""
+
+    def environ(self) -> dict[str, str]:
+        """What to add to the environment of the processes that use these services.
+
+        The variables that named or withheld a service before are among them, emptied where they no longer hold, so that
+        a process that resolves its services again arrives at the same ones.
+        """
+        return {
+            "DATABASE_URL": self.database_url,
+            "REDIS_URL": self.redis_url,
+            "AMQP_URL": self.broker_url if is_amqp(self.broker_url) else "",
+            "CELERY_BROKER_URL": self.broker_url,
+            "RABBITMQ_MISSING": self.rabbitmq_missing,
+            "EMBEDDED": "",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a run of tests wants beyond the ordinary.
+
+    `fresh_database`: an embedded Postgres begins empty. `rabbitmq`: before Redis is taken for a broker, a RabbitMQ is
+    sought in a container and in Debian's package.
+    """
+
+    fresh_database: bool = False
+    rabbitmq: bool = False
+
+
+@contextmanager
+def services(
+    environ: Mapping[str, str] | None = None, *, run_dir: Path | None = None, needs: Needs = Needs()
+) -> Iterator[Services]:
+    """Resolve the services from `environ` (by default this process's) and start what is missing.
+
+    `run_dir` holds the embedded servers' files: by default `FAIRBEAT_RUN_DIR`, else `.run` in the current folder.
+
+    While it is open, SIGTERM and SIGHUP raise SystemExit, unless the caller handles them, so that servers are stopped.
+
+    Raises `ServiceUnreachable`, `InvalidField`, `RunDirInUse` or `ServerFailed`, each one sentence for a person.
+    """
+    environ = os.environ if environ is None else environ
+    run_dir = run_dir or Path(environ.get("FAIRBEAT_RUN_DIR") or DEFAULT_RUN_DIR)
+    decided = plan(environ, probes=Probes())
+    with _termination_raises(), ExitStack() as stack:
+        if None in (decided.database_url, decided.redis_url, decided.broker_url):
+            stack.enter_context(lock.held(run_dir))
+        yield _started(decided, stack, run_dir=run_dir.resolve(), needs=needs)
+
+
+def _started(decided: Plan, stack: ExitStack, *, run_dir: Path, needs: Needs) -> Services:
+    database_url = decided.database_url or stack.enter_context(postgres.running(run_dir, fresh=needs.fresh_database))
+    redis_url = decided.redis_url or stack.enter_context(valkey.running(run_dir))
+    broker_url, missing = decided.broker_url, ""
+    if broker_url is None and decided.embedded:
+        missing = "EMBEDDED=1 asks for the embedded broker"
+    elif broker_url is None and needs.rabbitmq:
+        broker_url, missing = rabbitmq.provisioned(stack, run_dir)
+    elif broker_url is None:
+        missing = "no RabbitMQ answers on localhost"
+    elif not is_amqp(broker_url):
+        missing = "the configured broker is not a RabbitMQ"
+    return Services(
+        database_url=database_url,
+        redis_url=redis_url,
+        broker_url=broker_url or redis_url,
+        rabbitmq_missing=missing,
+    )
+
+
+@contextmanager
+def _termination_raises() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    unhandled = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+    for number in unhandled:
+        signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number in unhandled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)

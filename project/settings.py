@@ -1,0 +1,105 @@
+"""Django settings, read from the environment once, at start.
+
+| variable | meaning | default |
+|---|---|---|
+| `DATABASE_URL` | Postgres; by Unix socket: `postgresql://user@%2Fdir/name` | database `fairbeat` on 127.0.0.1 |
+| `REDIS_URL` | Redis or Valkey, for the limits | 127.0.0.1:6379, database 0 |
+| `AMQP_URL` | RabbitMQ | none |
+| `CELERY_BROKER_URL` | any broker that kombu speaks to | `AMQP_URL` where set, else `REDIS_URL` |
+| `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
+| `CELERY_DEFAULT_QUEUE` | where plain `apply_async` calls go | `fairbeat.default` |
+| `FAIRBEAT_STOP` | 1 to 4: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
+| `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
+| `DEBUG` | `1` shows tracebacks in the browser | off |
+| `ALLOWED_HOSTS` | comma-separated | loopback |
+
+Nothing here asks whether a service answers: that is `project.environment`. Only `project` reads these settings; the
+libraries `scheduling` and `fairness` are handed what they need.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import dj_database_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+SECRET_KEY = os.environ.get("SECRET_KEY") or secrets.token_urlsafe(50)
+DEBUG = os.environ.get("DEBUG") == "1"
+ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
+
+DATABASE_URL = os.environ.get("DATABASE_URL") or "postgresql://127.0.0.1:5432/fairbeat"
+REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
+AMQP_URL = os.environ.get("AMQP_URL") or None
+
+SCHEDULING = {
+    "STOP": int(os.environ.get("FAIRBEAT_STOP") or 3),
+    "SHARDS": 64,
+}
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_celery_results",
+    "fairness",
+    "scheduling",
+    "project.demo",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+ROOT_URLCONF = "project.urls"
+WSGI_APPLICATION = "project.wsgi.application"
+STATIC_URL = "static/"
+
+DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=60, conn_health_checks=True)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+
+CELERY_BROKER_URL = os.environ.get("CELERY_BROKER_URL") or AMQP_URL or REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_RESULT_BACKEND = os.environ.get("CELERY_RESULT_BACKEND") or None
+CELERY_TIMEZONE = "UTC"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_DEFAULT_QUEUE") or "fairbeat.default"
+# A worker sets its prefetch for each consumer, and not for the channel, where it finds a quorum queue among those that
+# are configured. It must: the tenants' queues are quorum queues, which are added while it runs, and RabbitMQ 3 closes
+# a channel with a global prefetch that consumes from one (540 NOT_IMPLEMENTED).
+CELERY_WORKER_DETECT_QUORUM_QUEUES = True
+if CELERY_BROKER_URL.startswith(("amqp", "pyamqp")):
+    CELERY_TASK_DEFAULT_QUEUE_TYPE = "quorum"
+    CELERY_TASK_CREATE_MISSING_QUEUE_TYPE = "quorum"
