@@ -1,0 +1,126 @@
+"""What every test may ask for: the services of the run, and our own processes against the test's database.
+
+The services are those of the environment (`make test` sets them; a bare `pytest` takes the defaults of the settings). A
+test marked `rabbitmq` or `redis` is skipped by name where there is none; with `REQUIRE_SERVICES=1` it fails instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from urllib.parse import quote
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from project.environment import probe
+from project.environment.plan import LOCAL_RABBITMQ
+from project.environment.urls import is_amqp
+from scheduling.core.errors import FairbeatError
+from tests.processes import Spawned
+
+Spawn = Callable[..., Spawned]
+
+
+@cache
+def _missing(service: str) -> str:
+    """Why the run has no such service; empty where it has."""
+    if os.environ.get("RABBITMQ_MISSING") and service == "rabbitmq":
+        return os.environ["RABBITMQ_MISSING"]
+    try:
+        if service == "rabbitmq":
+            probe.broker("RabbitMQ", _rabbitmq_url())
+        else:
+            probe.redis_("Redis", settings.REDIS_URL)
+    except FairbeatError as error:
+        return str(error)
+    return ""
+
+
+def _rabbitmq_url() -> str:
+    return settings.CELERY_BROKER_URL if is_amqp(settings.CELERY_BROKER_URL) else LOCAL_RABBITMQ
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that asks for a service by fixture is marked for it."""
+    for item in items:
+        for service in ("rabbitmq", "redis"):
+            if f"{service}_url" in getattr(item, "fixturenames", ()):
+                item.add_marker(service)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for service in ("rabbitmq", "redis"):
+        if item.get_closest_marker(service) and (reason := _missing(service)):
+            refuse = pytest.fail if os.environ.get("REQUIRE_SERVICES") == "1" else pytest.skip
+            refuse(f"{item.name} needs {service}: {reason}")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> None:
+    """A database of this run's own: several runs of the suite may share one server."""
+    test = settings.DATABASES["default"].setdefault("TEST", {})
+    test["NAME"] = connection.settings_dict["TEST"]["NAME"] = f"test_fairbeat_{os.getpid()}"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """A RabbitMQ that answers. Other runs may use it too: name queues with `unique`."""
+    return _rabbitmq_url()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """A Redis that answers. Other runs may use it too: begin keys with `unique`."""
+    return str(settings.REDIS_URL)
+
+
+@pytest.fixture
+def unique() -> str:
+    """A short name that no other test or run has, for queues and keys on a shared server."""
+    return f"t{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def process_env(transactional_db: None, unique: str) -> dict[str, str]:
+    """An environment in which our processes work on the test's database, with a default queue of their own."""
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "DATABASE_URL": _test_database_url(),
+        "CELERY_DEFAULT_QUEUE": f"{unique}.default",
+    }
+
+
+def _test_database_url() -> str:
+    parts = connection.settings_dict
+    login = quote(parts["USER"], safe="") + (f":{quote(parts['PASSWORD'], safe='')}" if parts["PASSWORD"] else "")
+    host = quote(parts["HOST"], safe="") + (f":{parts['PORT']}" if parts["PORT"] else "")
+    return f"postgresql://{login}{'@' if login else ''}{host}/{quote(parts['NAME'], safe='')}"
+
+
+@pytest.fixture
+def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
+    """Start `python manage.py …` or `celery …`, against the test's database; ended with the test.
+
+    `spawn("manage.py", "scheduler", ready="node", SPEED="60")`: words in capitals go into its environment, and with
+    `ready` it returns once a line with that text was printed. What it printed is shown where the test fails.
+    """
+    spawned: list[Spawned] = []
+
+    def start(program: str, *arguments: str, ready: str | None = None, ready_s: float = 30, **environ: str) -> Spawned:
+        command = [sys.executable, "-m", program] if program == "celery" else [sys.executable, program]
+        process = Spawned([*command, *arguments], process_env | environ)
+        spawned.append(process)
+        if ready is not None:
+            process.wait_for_line(ready, timeout_s=ready_s)
+        return process
+
+    yield start
+    for process in reversed(spawned):
+        process.stop()
+        sys.stdout.write(f"--- {' '.join(process.command)} (status {process.process.returncode})\n{process.output}\n")
