@@ -7,6 +7,7 @@ values, so that each publisher can write them in its own way.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from scheduling.core.fire import Fire
@@ -26,7 +27,8 @@ REPR_LIMIT = 1024  # characters of argsrepr and kwargsrepr, which only logs and 
 def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str, Any]:
     """Headers in the order in which Celery sends them, ours behind.
 
-    ``origin`` is the sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` is what the task says, None if it is unknown.
+    ``origin`` is the sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` is what the task says, None
+    if it is unknown.
     """
     work, task_id = fire.work, str(fire.id)
     return {
@@ -52,18 +54,30 @@ def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str,
         JOB_NAME: work.name,
         JOB: str(work.job_id),
         FENCE: fire.fence,
-        SCHEDULED_FOR: fire.scheduled_for.isoformat(timespec="microseconds"),
+        SCHEDULED_FOR: instant(fire.scheduled_for),
         ORIGIN: fire.origin,
         TENANT: work.tenant,
         KEEP: work.history_days,
     }
 
 
+def instant(moment: datetime) -> str:
+    """ISO 8601 in UTC with microseconds: texts of one length that sort as the instants do.
+
+    >>> instant(datetime(2026, 3, 8, 7, tzinfo=UTC))
+    '2026-03-08T07:00:00.000000+00:00'
+    """
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")
+
+
 def body(args: str, kwargs: str) -> bytes:
     """The body of a message from the JSON texts of its arguments."""
-    return f"[{args}, {kwargs}, {EMBED}]".encode("ascii")
+    return f"[{args}, {kwargs}, {EMBED}]".encode()
 
 
 def canonical_json(value: object) -> str:
-    """JSON as Celery writes it: default separators, ASCII only; ``nan`` and infinities are refused (they are not JSON)."""
+    """JSON as Celery writes it: default separators, ASCII only; ``nan`` and infinities are refused (they are not
+    JSON)."""
     return json.dumps(value, allow_nan=False)

@@ -1,0 +1,182 @@
+"""The life of fires on one connection to RabbitMQ::
+
+    inbox ──▶ queue declared? ──▶ rendered ──▶ open ──▶ ack  → CONFIRMED
+     ▲             │ no                          │ └──▶ nack → NACKED
+     │             ▼                             ▼
+     └── held until it is declared ◀── return, then ack: no such queue (``ATTEMPTS`` publications in all, then NACKED)
+
+Invariants:
+
+- exactly one outcome for each fire that was taken from the inbox, appended to ``outcomes``;
+- at most ``window`` messages are open, and at most ``batch`` are rendered before what the broker said is read;
+- a fire that cannot be rendered, or whose queue the broker refuses to declare, is NACKED with a line in the log; it
+  ends nothing else.
+
+Owned by one thread, like its link. Every method may raise ``OSError``: the connection ended, and ``abandon`` is the
+only call that is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from fairness.queues import QueueSpec
+from scheduling.broker.amqp_frames import MessageWriter
+from scheduling.broker.amqp_link import DECLARING, PUBLISHING, AmqpLink, LinkEnded
+from scheduling.broker.amqp_reader import Answer, Blocked, ChannelClosed, Confirm, ConnectionClosed, Event, Returned
+from scheduling.broker.confirms import ConfirmLedger
+from scheduling.broker.topology import Topology
+from scheduling.core.fire import Fire, Outcome, Verdict
+
+ATTEMPTS = 3
+
+log = logging.getLogger(__name__)
+
+Item = tuple[Fire, int]  # a fire, and how often it has been published on this connection
+QueueFor = Callable[[Fire], QueueSpec]
+
+
+class Session:
+    """One connection's queues, open messages, and fires that wait for either."""
+
+    def __init__(
+        self,
+        link: AmqpLink,
+        writer: MessageWriter,
+        *,
+        outcomes: list[Outcome],
+        queue_for: QueueFor,
+        window: int,
+        batch: int,
+    ) -> None:
+        self.link = link
+        self.is_blocked = False
+        self._outcomes = outcomes
+        self._writer = writer
+        self._queue_for = queue_for
+        self._window = window
+        self._batch = batch
+        self._ledger: ConfirmLedger[Item] = ConfirmLedger()
+        self._topology = Topology(DECLARING)
+        self._ready: deque[Item] = deque()
+        self._held: defaultdict[str, list[Item]] = defaultdict(list)
+
+    @property
+    def open_messages(self) -> int:
+        """How many are sent and not confirmed."""
+        return len(self._ledger)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every fire that was taken has its outcome."""
+        return not (self._ledger or self._ready or self._held)
+
+    def can_send(self, inbox: deque[Fire]) -> bool:
+        """Whether ``pump`` would take something now."""
+        return bool(self._ready or inbox) and len(self._ledger) < self._window and not self.link.wants_to_write
+
+    def pump(self, inbox: deque[Fire], now_s: float) -> None:
+        """Sends one batch, as far as window and socket allow, and the declaration that is due."""
+        frames = []
+        if self.can_send(inbox):
+            for _ in range(min(self._batch, self._window - len(self._ledger), len(self._ready) + len(inbox))):
+                item = self._ready.popleft() if self._ready else (inbox.popleft(), 0)
+                if message := self._message(item, now_s):
+                    frames.append(message)
+        if declaration := self._topology.next_frame():
+            frames.append(declaration)
+        if frames:
+            self.link.send(b"".join(frames))
+
+    def handle(self, events: Iterable[Event], now_s: float) -> None:
+        """What the broker said."""
+        for event in events:
+            if type(event) is Confirm:
+                self._confirm(event)
+            elif isinstance(event, Returned):
+                self._returned(event)
+            elif isinstance(event, Answer):
+                self._declared(self._topology.answered())
+            elif isinstance(event, ChannelClosed):
+                self._channel_closed(event, now_s)
+            elif isinstance(event, Blocked):
+                self._block(event)
+            elif isinstance(event, ConnectionClosed):
+                self.link.agree_to_close()
+                raise LinkEnded(f"the broker closed the connection: {event.code} {event.text}")
+
+    def drop_waiting(self) -> None:
+        """Fires that are not on the wire are reported UNSENT."""
+        waiting = [*self._ready, *(item for items in self._held.values() for item in items)]
+        self._ready.clear()
+        self._held.clear()
+        self._decide(waiting, Verdict.UNSENT)
+
+    def abandon(self) -> None:
+        """The connection ended: what was sent and not confirmed is LOST, the rest UNSENT."""
+        self._decide(self._ledger.abandon(), Verdict.LOST)
+        self.drop_waiting()
+
+    def _message(self, item: Item, now_s: float) -> bytes | None:
+        fire, published = item
+        try:
+            queue = self._queue_for(fire)
+            if queue.name in self._topology.declared:
+                message = self._writer.render(fire, queue.name)
+                self._ledger.sent((fire, published + 1))
+                return message
+        except (ValueError, TypeError, struct.error) as error:
+            log.error("fire %s of job %s cannot be published: %s", fire.id, fire.work.job_id, error)
+            self._decide([item], Verdict.NACKED)
+            return None
+        if self._topology.is_refused(queue.name, now_s):
+            self._decide([item], Verdict.NACKED)
+        else:
+            self._held[queue.name].append(item)
+            self._topology.want(queue)
+        return None
+
+    def _confirm(self, confirm: Confirm) -> None:
+        decided, returned = self._ledger.settle(confirm.tag, multiple=confirm.multiple)
+        self._decide(decided, Verdict.CONFIRMED if confirm.accepted else Verdict.NACKED)
+        for item in returned:
+            if item[1] < ATTEMPTS:
+                self._ready.append(item)
+            else:
+                log.error("fire %s: no queue took it in %d publications", item[0].id, ATTEMPTS)
+                self._decide([item], Verdict.NACKED)
+
+    def _returned(self, event: Returned) -> None:
+        self._topology.forget(event.routing_key)
+        fire_id = UUID(event.correlation_id).int
+        if self._ledger.mark_returned(lambda item: item[0].id.int == fire_id) is None:
+            raise LinkEnded(f"the broker returned message {event.correlation_id}, which is not open")
+
+    def _declared(self, queue: str | None) -> None:
+        if queue is not None:
+            self._ready.extend(self._held.pop(queue, ()))
+
+    def _channel_closed(self, event: ChannelClosed, now_s: float) -> None:
+        if event.channel == PUBLISHING:
+            raise LinkEnded(f"the broker closed the publishing channel: {event.code} {event.text}")
+        queue, frames = self._topology.channel_closed(now_s)
+        self.link.send(frames)
+        if queue is not None:
+            items = self._held.pop(queue, [])
+            log.error("queue %s cannot be declared, %d fires refused: %s %s", queue, len(items), event.code, event.text)
+            self._decide(items, Verdict.NACKED)
+
+    def _block(self, event: Blocked) -> None:
+        self.is_blocked = event.reason is not None
+        if self.is_blocked:
+            log.warning("the broker takes no messages for now: %s", event.reason)
+            self.drop_waiting()
+        else:
+            log.info("the broker takes messages again")
+
+    def _decide(self, items: Iterable[Item], verdict: Verdict) -> None:
+        self._outcomes.extend([Outcome(fire, verdict) for fire, _ in items])
