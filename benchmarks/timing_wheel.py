@@ -2,8 +2,8 @@
 
     python -m benchmarks.timing_wheel [--timers 500000] [--span-s 60]
 
-Deadlines are random over the span; time moves from one ``next_deadline`` to the next, as in a node that sleeps between. Items
-are None ("bare"): what a fire weighs is not the wheel's. Prints one line of JSON.
+Deadlines are random over the span; time moves from one ``next_deadline`` to the next, as in a node that sleeps between.
+Items are None ("bare"): what a fire weighs is not the wheel's. Prints one line of JSON.
 """
 
 from __future__ import annotations

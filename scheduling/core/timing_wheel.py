@@ -2,10 +2,10 @@
 
 The idea
 --------
-A heap pays O(log n) for every timer, and a cache miss at each of its levels. But a scheduler never asks "which is the smallest?"; it
-only asks "which are due now?". So hash the timers by time. One ring of 2**32 slots, one a millisecond, would answer at
-once, and would not fit in memory. A clock face shows the way out: hands that turn at different speeds. Write a tick in base 256; each
-digit is the hand of one level, and each level is a ring of 256 slots::
+A heap pays O(log n) for every timer, and a cache miss at each of its levels. But a scheduler never asks "which is the
+smallest?"; it only asks "which are due now?". So hash the timers by time. One ring of 2**32 slots, one a millisecond,
+would answer at once, and would not fit in memory. A clock face shows the way out: hands that turn at different speeds.
+Write a tick in base 256; each digit is the hand of one level, and each level is a ring of 256 slots::
 
     tick  =  d3 : d2 : d1 : d0
     level 0   a slot is          1 ms, the ring      256 ms
@@ -14,9 +14,10 @@ digit is the hand of one level, and each level is a ring of 256 slots::
     level 3   a slot is       4.66 h,  the ring       49.7 days
     overflow  a slot is    49.7 days (an "era"), as many as are needed, in a dictionary
 
-A timer goes to **the level of the highest digit in which its deadline differs from now**, into the slot which that digit names. (That digit
-is found from the bits of ``deadline XOR now``: no search, no division.) When time enters a slot of an upper level, the slot is *spilled*: its timers
-go into the ring below, which is empty by then. A timer of level 0 sits in the slot of its very tick, and fires.
+A timer goes to **the level of the highest digit in which its deadline differs from now**, into the slot which that
+digit names. (That digit is found from the bits of ``deadline XOR now``: no search.) When time enters a slot of an upper
+level, the slot is *spilled*: its timers go into the ring below, which is empty by then. A timer of level 0 sits in the
+slot of its very tick, and fires.
 
 A worked example
 ----------------
@@ -26,35 +27,41 @@ Now is ``0:0:5:250`` (tick 1530). Three timers are added::
     0:0:6:3      9 ms ahead   digit 1 differs first  -> level 1, slot 6   (only 9 ms, but over the border of a ring)
     0:2:0:7    129 s ahead    digit 2 differs first  -> level 2, slot 2
 
-``next_deadline()`` takes the lowest ring that is occupied, and its first slot: level 0, slot 252, so 0:0:5:252. Now ``advance(0:0:6:10)``:
+``next_deadline()`` takes the lowest ring that is occupied, and its first slot: level 0, slot 252, so 0:0:5:252.
+Now ``advance(0:0:6:10)``:
 
 1. The first slot is level 0, slot 252: it begins at 0:0:5:252, not after 0:0:6:10. It fires.
 2. Next is level 1, slot 6: it begins at 0:0:6:0, not after 0:0:6:10. It spills; its one timer goes to level 0, slot 3.
 3. Next is level 0, slot 3: it begins at 0:0:6:3. It fires.
-4. Next is level 2, slot 2: it begins at 0:2:0:0, which is later. Done; now is 0:0:6:10, and the two are returned in order.
+4. Next is level 2, slot 2: it begins at 0:2:0:0, which is later. Done; now is 0:0:6:10, and two are returned in order.
 
-``next_deadline()`` now says 0:2:0:0, where that slot begins; its timer is due 7 ms after that. Whoever wakes then gets nothing, and
-asks again: the slot has spilled by then, and the answer is 0:2:0:7.
+``next_deadline()`` now says 0:2:0:0, where that slot begins; its timer is due 7 ms after that. Whoever wakes then gets
+nothing, and asks again: the slot has spilled by then, and the answer is 0:2:0:7.
 
 Why it is right
 ---------------
-* All timers that wait lie after now, and share with it every digit above that of their level. So in each ring they lie ahead of the hand,
-  every slot holds one span only, a ring never wraps, and *all* of level 0 comes before all of level 1, and so on up. The first
-  slot of the lowest occupied ring is therefore the earliest of all.
+* All timers that wait lie after now, and share with it every digit above that of their level. So in each ring they lie
+  ahead of the hand, every slot holds one span only, a ring never wraps, and *all* of level 0 comes before all of
+  level 1, and so on up. The first slot of the lowest occupied ring is therefore the earliest of all.
 * What is at or before now is *late*: it lies in a list of its own, and comes before everything in the rings.
-* Timers of one tick keep the order in which they were added: lists are appended to and spilled in order, and a slot has spilled
-  before a later timer can be put beneath it.
-* Empty slots cost nothing, however far time jumps: an integer per ring has a bit for each occupied slot, and the lowest bit is the next.
+* Timers of one tick keep the order in which they were added: lists are appended to and spilled in order, and a slot has
+  spilled before a later timer can be put beneath it.
+* Empty slots cost nothing, however far time jumps: an integer per ring has a bit for each occupied slot, and its lowest
+  bit is the next.
 
 The waste it accepts
 --------------------
 * A timer is moved up to four times before it fires (once is usual for a second ahead), yet never compared with another.
-* A slot spills whole: of a million timers within one 256 ms, a million are moved in one ``advance``. The claim window bounds that.
-* The answer of ``next_deadline`` may be early (the beginning of a slot), for at most four vain wake-ups before a timer, never late.
+* The cost is by occupied slot, then by timer: a few far-apart timers would be cheaper in a heap. They are few.
+* A slot spills whole: of a million timers within one 256 ms, a million are moved in one ``advance``. The claim window
+  bounds that.
+* ``next_deadline`` may be early (the beginning of a slot), for at most four vain wake-ups before a timer; never late.
 * One millisecond is the resolution; within it, order is that of adding.
-* A single timer cannot be cancelled. What was paused or edited meanwhile is refused where it is dispatched; ``remove_if`` walks all.
+* A single timer cannot be cancelled. What was paused or edited meanwhile is refused where it is dispatched;
+  ``remove_if`` walks all.
 
-It reads no clock, takes no lock (one thread owns it) and starts no thread; the caller sleeps until ``next_deadline`` and calls ``advance``.
+It reads no clock, takes no lock (one thread owns it) and starts no thread; the caller sleeps until ``next_deadline``
+and calls ``advance``.
 """
 
 from __future__ import annotations
@@ -66,7 +73,7 @@ from typing import Any, Generic, TypeVar
 from scheduling.core.errors import InvalidField
 
 T = TypeVar("T")
-Slot = list[Any]  # deadline, item, deadline, item, …: flat, since a tuple for each would cost 56 B and work for the collector
+Slot = list[Any]  # deadline, item, deadline, item, …: flat, since a tuple for each would cost 56 B more
 
 LEVELS = 4
 BITS = 8  # of a digit
@@ -142,7 +149,7 @@ class TimingWheel(Generic[T]):
         return None if first is None else first[2]
 
     def remove_if(self, predicate: Callable[[T], bool]) -> list[T]:
-        """Take out the items for which ``predicate`` is true, in no particular order. If it raises, nothing has changed."""
+        """Take out the items for which ``predicate`` is true, in no particular order; if it raises, nothing changes."""
         removed: list[T] = []
         kept: list[tuple[int, T]] = []
         for deadline_tick, item in self._entries():
@@ -157,7 +164,7 @@ class TimingWheel(Generic[T]):
         return removed
 
     def _first(self) -> tuple[int, int, int] | None:
-        """Level, index and first tick of the earliest slot that holds anything; an era counts as a slot above the rings."""
+        """Level, index and first tick of the earliest slot that holds anything; an era is a slot above the rings."""
         for level, occupied in enumerate(self._occupied):
             if occupied:
                 index = (occupied & -occupied).bit_length() - 1
