@@ -6,7 +6,7 @@ owner with a NOTIFY in the same transaction. The hint only saves the time to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,29 @@ from scheduling.core.identity import uuid7
 from scheduling.models.hints import hint_due
 from scheduling.models.job_clock import JobClock
 from scheduling.models.job_copy import COPY_JOBS, copy_line
+from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_planning import first_occurrence
 
 if TYPE_CHECKING:
     from scheduling.models.job import Job
 
 
+class JobQuerySet(models.QuerySet["Job"]):
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """As Django's, in its answer too; a job that has fired is kept, hidden, for as long as its history."""
+        if self.query.is_sliced:
+            raise TypeError("Cannot use 'limit' or 'offset' with delete().")
+        count = delete_jobs(list(self.order_by().values_list("pk", flat=True)), using=self.db)
+        return count, {self.model._meta.label: count}
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
+
 class JobManager(models.Manager["Job"]):
+    def get_queryset(self) -> JobQuerySet:
+        return JobQuerySet(self.model, using=self._db)
+
     def cron(
         self, task: str, expression: str, *, tz: str = "UTC", tenant: str | Tenant = DEFAULT_TENANT, **policy: Any
     ) -> Job:
