@@ -1,0 +1,47 @@
+"""Which node should own which shard: weighted rendezvous hashing.
+
+Every member draws a waiting time for every shard, and the shortest wins. The draw is a hash of (shard, member) made
+into a number u in (0, 1], and the time is ``-ln(u) / weight``: exponential with the weight as its rate, so that each
+member wins a share of the shards that is its weight over the sum (the logarithmic method; Schindelhauer and Schomaker,
+"Weighted distributed hash tables", 2005).
+
+* A draw depends on nothing but its shard and its member. So a member that leaves moves its own shards only, one that
+  joins only takes, and all nodes come to the same answer without a word, given the same members.
+* Shares are those of a lottery: of 64 shards, four equal members get 16 ± 3.5 each, not 16. Evenness beyond that would
+  cost movement.
+
+It says who *should* own a shard. Who does is decided by the epoch in Postgres: two nodes with different lists of
+members may disagree for a while, and nothing breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from math import isfinite, log
+
+from scheduling.core.errors import InvalidField
+
+
+def assign(shards: int, members: Mapping[str, float]) -> dict[str, frozenset[int]]:
+    """The shards, of 0 to ``shards - 1``, of each member; ``members`` gives their weights, in any unit.
+
+    Every member is in the answer, and every shard in exactly one of its sets (none without members). Raises
+    InvalidField for a negative number of shards, and for a weight that is not a finite number above 0 (a node that
+    drains is left out instead).
+    """
+    if shards < 0:
+        raise InvalidField("shards", shards, "is negative")
+    for member, weight in members.items():
+        if not (isfinite(weight) and weight > 0):
+            raise InvalidField(f"weight of {member}", weight, "is not a finite number above 0")
+    owned: dict[str, set[int]] = {member: set() for member in members}
+    for shard in range(shards if members else 0):
+        owned[min(members, key=lambda member: (_wait(shard, member, members[member]), member))].add(shard)
+    return {member: frozenset(mine) for member, mine in owned.items()}
+
+
+def _wait(shard: int, member: str, weight: float) -> float:
+    """The waiting time that a member draws for a shard; by blake2b, since ``hash`` differs from process to process."""
+    digest = blake2b(b"%d/%b" % (shard, member.encode()), digest_size=8).digest()
+    return -log((int.from_bytes(digest) + 1) / 2**64) / weight
