@@ -8,7 +8,7 @@
 | `CELERY_BROKER_URL` | any broker that kombu speaks to | `AMQP_URL` where set, else `REDIS_URL` |
 | `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
 | `CELERY_DEFAULT_QUEUE` | where plain `apply_async` calls go | `fairbeat.default` |
-| `FAIRBEAT_STOP` | 1 to 4: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
+| `FAIRBEAT_STOP` | 1 to 3: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
 | `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
 | `DEBUG` | `1` shows tracebacks in the browser | off |
 | `ALLOWED_HOSTS` | comma-separated | loopback |
@@ -35,8 +35,9 @@ DATABASE_URL = os.environ.get("DATABASE_URL") or "postgresql://127.0.0.1:5432/fa
 REDIS_URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0"
 AMQP_URL = os.environ.get("AMQP_URL") or None
 
+stop = os.environ.get("FAIRBEAT_STOP") or "3"
 SCHEDULING = {
-    "STOP": int(os.environ.get("FAIRBEAT_STOP") or 3),
+    "STOP": int(stop) if stop.isdigit() else stop,  # a system check refuses what is no stop
     "SHARDS": 64,
 }
 
@@ -100,6 +101,7 @@ CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_DEFAULT_QUEUE") or "fairbeat.
 # are configured. It must: the tenants' queues are quorum queues, which are added while it runs, and RabbitMQ 3 closes
 # a channel with a global prefetch that consumes from one (540 NOT_IMPLEMENTED).
 CELERY_WORKER_DETECT_QUORUM_QUEUES = True
+CELERY_WORKER_CONSUMER = "project.worker_consumer:Consumer"
 if CELERY_BROKER_URL.startswith(("amqp", "pyamqp")):
     CELERY_TASK_DEFAULT_QUEUE_TYPE = "quorum"
     CELERY_TASK_CREATE_MISSING_QUEUE_TYPE = "quorum"

@@ -64,8 +64,8 @@ class Spawned:
             self._changed.wait_for(lambda: self._ended or self._line_with(text) is not None, timeout_s)
             line = self._line_with(text)
         if line is None:
-            how = f"ended with status {self.process.wait()}" if self._ended else f"printed nothing so in {timeout_s:g} s"
-            raise AssertionError(f"{' '.join(self.command)} {how}; waited for {text!r}:\n{self.output}")
+            how = f"ended with status {self.process.wait()}" if self._ended else f"ran for {timeout_s:g} s"
+            raise AssertionError(f"{' '.join(self.command)} {how} without a line with {text!r}:\n{self.output}")
         return line
 
     def wait(self, *, timeout_s: float = 30) -> int:

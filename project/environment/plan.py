@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from project.environment import probe
-from project.environment.urls import masked
+from project.environment.probe import Probe
+from project.environment.urls import is_amqp, masked
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 LOCAL_RABBITMQ = "amqp://guest:guest@localhost:5672//"
-
-Probe = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,12 @@ def _configured_broker(environ: Mapping[str, str], probes: Probes) -> str | None
     if amqp_url and celery_url and amqp_url != celery_url:
         problem = f"AMQP_URL names another broker ({masked(amqp_url)}); unset one of them"
         raise InvalidField("CELERY_BROKER_URL", masked(celery_url), problem)
-    for field in ("AMQP_URL", "CELERY_BROKER_URL"):
-        url = environ.get(field)
-        if url:
-            probes.broker(field, url)
-            return url
-    return None
+    if amqp_url and not is_amqp(amqp_url):
+        raise InvalidField("AMQP_URL", masked(amqp_url), "it names a RabbitMQ; other brokers go to CELERY_BROKER_URL")
+    url = amqp_url or celery_url
+    if url:
+        probes.broker("AMQP_URL" if amqp_url else "CELERY_BROKER_URL", url)
+    return url or None
 
 
 def _answers(url: str, probes: Probes) -> bool:

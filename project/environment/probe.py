@@ -6,6 +6,8 @@ are masked in both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psycopg
 import redis
 from kombu import Connection
@@ -15,6 +17,8 @@ from project.environment.urls import masked, without_password
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 CONNECT_TIMEOUT_S = 3
+
+Probe = Callable[[str, str], None]
 
 
 def postgres(field: str, url: str) -> None:
@@ -45,18 +49,14 @@ def redis_(field: str, url: str) -> None:
 
 def broker(field: str, url: str) -> None:
     """Open a connection and a channel by kombu. `field` names the variable that holds `url`, for the message."""
-    connection = Connection(url, connect_timeout=CONNECT_TIMEOUT_S)
+    transport_errors: tuple[type[BaseException], ...]
     try:
-        transport_errors: tuple[type[BaseException], ...] = (
-            OSError,
-            KombuError,
-            *connection.connection_errors,
-            *connection.channel_errors,
-        )
+        connection = Connection(url, connect_timeout=CONNECT_TIMEOUT_S)
+        transport_errors = (OSError, KombuError, *connection.connection_errors, *connection.channel_errors)
     except (KeyError, ImportError) as error:
-        raise InvalidField(field, masked(url), f"kombu knows no such broker ({error})") from error
+        raise InvalidField(field, masked(url), f"kombu has no transport for it ({error})") from error
     try:
-        connection.connect()
+        connection.ensure_connection(max_retries=1, interval_start=0, reraise_as_library_errors=False)
         connection.channel()
     except transport_errors as error:
         raise _unreachable(field, url, error) from error

@@ -1,0 +1,56 @@
+# make demo [SECONDS=n] [SPEED=x] [JOBS=file.jsonl] [EMBEDDED=1]   the whole thing, live; docs in README.md
+# make test [ARGS="-k name"]                                       all checks and the whole suite
+# make test-embedded                                               the main job's tests with the embedded services
+# make lint                                                        style, types, direction of imports, migrations
+#
+# Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
+
+.DELETE_ON_ERROR:
+.PHONY: demo test test-embedded lint
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+export SECONDS SPEED JOBS EMBEDDED
+
+demo: .venv/runtime.stamp
+	@$(BIN)/python -m project.demo
+
+test: lint
+	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --provision-rabbitmq -- \
+		$(BIN)/python -m pytest $(ARGS)
+
+test-embedded: .venv/dev.stamp
+	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --embedded -- \
+		$(BIN)/python -m pytest -m "main_job and not rabbitmq" $(ARGS)
+
+lint: .venv/dev.stamp
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+.venv/bin/python:
+	@for python in $(PYTHONS); do \
+		if $$python -c '$(USABLE)' 2>/dev/null; then \
+			echo "Setting up .venv with $$($$python --version)"; \
+			exec $$python -m venv .venv; \
+		fi; \
+	done; \
+	echo "No Python 3.11 or later with the modules venv and ensurepip was found among: $(PYTHONS)." \
+		"Install one (on Debian: apt-get install python3-venv), or name it: make PYTHON=/path/to/python3" >&2; \
+	exit 1
+
+.venv/runtime.stamp: requirements.txt | .venv/bin/python
+	@echo "Installing packages"
+	@$(PIP) -r requirements.txt
+	@touch $@
+
+.venv/dev.stamp: requirements.txt requirements-dev.txt | .venv/bin/python
+	@echo "Installing packages"
+	@$(PIP) -r requirements-dev.txt
+	@touch $@
