@@ -17,9 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 from scheduling.core.errors import InvalidField
+from scheduling.core.recurrence.cron_days import DayRule
 
 LONGEST = 256  # characters of an expression
 ALIASES = {
@@ -60,22 +62,14 @@ KINDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A parsed expression. Days of the week count from Sunday = 0."""
+    """A parsed expression."""
 
     seconds: int
     minutes: int
     hours: int
-    days: int
-    last_day: bool
-    last_workday: bool
     months: int
-    weekdays: int
-    last_weekdays: int
-    nth_weekdays: tuple[int, ...]  # five masks: the first such day of a month, the second, …
-    days_open: bool  # the field starts with *: it does not count as set when days and weekdays meet
-    weekdays_open: bool
+    day_rule: DayRule
     elapsed: bool  # minute or hour starts with *: follows real time across zone changes
-    hashed: bool  # holds an H
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +95,37 @@ class Piece:
             offset += len(text) + len(separator)
 
 
+@lru_cache(maxsize=4096)
 def parse(expression: str, key: str) -> Fields:
     """The meaning of an expression for the job with this key. Raises InvalidField (``cron``)."""
-    pieces = split_fields(expression)
-    second, minute, hour, day, month, weekday = pieces
-    days = [Item.read(item, key) for item in day.split(",")]
-    weekdays = [Item.read(item, key) for item in weekday.split(",")]
-    nth = [_union(item.mask for item in weekdays if item.nth == n) for n in range(1, 6)]
+    second, minute, hour, day, month, weekday = split_fields(expression)
     return Fields(
         seconds=_mask(second, key),
         minutes=_mask(minute, key),
         hours=_mask(hour, key),
+        months=_mask(month, key),
+        day_rule=_day_rule(day, weekday, key),
+        elapsed=minute.text.startswith("*") or hour.text.startswith("*"),
+    )
+
+
+def _day_rule(day: Piece, weekday: Piece, key: str) -> DayRule:
+    days = [Item.read(item, key) for item in day.split(",")]
+    weekdays = [Item.read(item, key) for item in weekday.split(",")]
+
+    def nth(n: int) -> int:
+        mask = _union(item.mask for item in weekdays if item.nth == n)
+        return (mask | mask >> 7) & 0x7F  # Sunday is 0 and 7
+
+    return DayRule(
         days=_union(item.mask for item in days),
         last_day=any(item.last_day for item in days),
         last_workday=any(item.last_workday for item in days),
-        months=_mask(month, key),
-        weekdays=_from_sunday(_union(item.mask for item in weekdays if item.nth == 0)),
-        last_weekdays=_from_sunday(_union(item.mask for item in weekdays if item.nth == -1)),
-        nth_weekdays=tuple(_from_sunday(mask) for mask in nth),
         days_open=day.text.startswith("*"),
+        weekdays=nth(0),
+        last_weekdays=nth(-1),
+        nth_weekdays=tuple(nth(n) for n in range(1, 6)),
         weekdays_open=weekday.text.startswith("*"),
-        elapsed=minute.text.startswith("*") or hour.text.startswith("*"),
-        hashed=any(item.text.startswith("H") for piece in pieces for item in piece.split(",")),
     )
 
 
@@ -230,8 +233,6 @@ def _hashed(item: Piece, key: str) -> int:
     match, kind = _HASHED.fullmatch(item.text), item.kind
     if match is None:
         raise item.refusal("H stands alone, or as H/15, H(0-29) or H(0-29)/10")
-    if not key:
-        raise item.refusal("H is spread by a hash of the job's key, and there is no key here")
     low, high = kind.low, kind.high if kind.hash_high is None else kind.hash_high
     if match[1] is not None:
         low, high = _range(item.part(match[1], match.start(1)))
@@ -244,11 +245,6 @@ def _hashed(item: Piece, key: str) -> int:
 def _top(kind: Kind, first: int) -> int:
     """The end of ``n/step``: the field's highest value, Saturday for the day of the week (as Go's cron has it)."""
     return 6 if kind is DAY_OF_WEEK and first < 7 else kind.high
-
-
-def _from_sunday(mask: int) -> int:
-    """Monday to Sunday as 1 to 7, or Sunday as 0: both become 0 to 6."""
-    return (mask | mask >> 7) & 0x7F
 
 
 def _union(masks: Iterable[int]) -> int:

@@ -8,15 +8,15 @@ Instants are whole seconds since the Unix epoch; local times are whole seconds s
 segment knows the offsets on both sides of it: where the offset grows the wall skips some times (a *gap*), where it
 shrinks the wall shows some twice (a *fold*).
 
-The offsets come from ``zoneinfo``, which does not tell its transitions, so a year is probed each second day and a
+The offsets come from ``zoneinfo``, which does not tell its transitions, so a stretch is probed each second day and a
 difference is narrowed down to the second. Since 1970 no zone has changed twice within six days (a test reads the
 tables of all zones).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from datetime import UTC, date, datetime
+from collections.abc import Iterator
+from datetime import date, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
@@ -28,9 +28,17 @@ from scheduling.core.errors import InvalidField
 DAY = 86_400
 # Files beside the zones; those of right/ count leap seconds, which a datetime does not know.
 NOT_ZONES = ("right/", "posix/", "posixrules", "localtime", "Factory")
+_BLOCK_BITS = 25  # transitions are looked for, and remembered, by blocks of 2^25 s: a little over a year
+_HALF_BLOCK = 1 << _BLOCK_BITS - 1
 _PROBE = 2 * DAY
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_FAR = 1 << 60
+
+
+class Transition(NamedTuple):
+    """At this instant the offset changes."""
+
+    at: int
+    before: int
+    after: int
 
 
 class Segment(NamedTuple):
@@ -61,41 +69,48 @@ def zone(name: str) -> ZoneInfo:
 
 def segment_at(name: str, instant: int) -> Segment:
     """The segment that holds an instant."""
-    segments = _segments(name, _year(instant))
-    return segments[bisect_right(segments, (instant, _FAR)) - 1]
+    segments = _segments(name, instant >> _BLOCK_BITS)
+    for segment in segments:
+        if instant < segment.end:
+            break
+    return segment
 
 
-def transitions(name: str, year: int) -> tuple[tuple[int, int, int], ...]:
-    """The changes of offset in one UTC year, as (instant, offset before, offset after)."""
-    return _transitions(name, year) if 1 < year < 9999 else ()
+def transitions(name: str, *, after: int, until: int) -> Iterator[Transition]:
+    """The changes of offset in (``after``, ``until``], in order."""
+    for block in range(after >> _BLOCK_BITS, (until >> _BLOCK_BITS) + 1):
+        yield from (change for change in _transitions(name, block) if after < change.at <= until)
 
 
 @lru_cache(maxsize=4096)
-def _segments(name: str, year: int) -> tuple[Segment, ...]:
-    """The segments that touch a year, each out to its real ends, or into an adjoining year without any change."""
-    past, future = transitions(name, year - 1), transitions(name, year + 1)
-    changes = [*past[-1:], *transitions(name, year), *future[:1]]
-    first = changes[0][1] if changes else _offset(zone(name), _start_of(year))
-    last = changes[-1][2] if changes else first
+def _segments(name: str, block: int) -> tuple[Segment, ...]:
+    """The segments that touch a block, each out to its real ends, or into an adjoining block without any change."""
+    start, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+    past, future = _transitions(name, block - 1), _transitions(name, block + 1)
+    changes = [*past[-1:], *_transitions(name, block), *future[:1]]
+    first = changes[0].before if changes else _offset(zone(name), start)
+    last = changes[-1].after if changes else first
     if not past:
-        changes.insert(0, (_start_of(year) - 180 * DAY, first, first))
+        changes.insert(0, Transition(start - _HALF_BLOCK, first, first))
     if not future:
-        changes.append((_start_of(year + 1) + 180 * DAY, last, last))
+        changes.append(Transition(end + _HALF_BLOCK, last, last))
     return tuple(
-        Segment(start, end, offset, before, after) for (start, before, offset), (end, _, after) in pairwise(changes)
+        Segment(start=left.at, end=right.at, offset=left.after, before=left.before, after=right.after)
+        for left, right in pairwise(changes)
     )
 
 
 @lru_cache(maxsize=4096)
-def _transitions(name: str, year: int) -> tuple[tuple[int, int, int], ...]:
+def _transitions(name: str, block: int) -> tuple[Transition, ...]:
     here, found = zone(name), []
-    left, end = _start_of(year) - 1, _start_of(year + 1) - 1
+    left = (block << _BLOCK_BITS) - 1
+    end = left + (1 << _BLOCK_BITS)
     offset = _offset(here, left)
     while left < end:
         right = min(left + _PROBE, end)
         changed = _offset(here, right)
         if changed != offset:
-            found.append((_first_second_of(here, changed, left, right), offset, changed))
+            found.append(Transition(_first_second_of(here, changed, left, right), offset, changed))
         left, offset = right, changed
     return tuple(found)
 
@@ -118,14 +133,8 @@ def _offset(here: ZoneInfo, instant: int) -> int:
     return distance.days * DAY + distance.seconds
 
 
-def _year(instant: int) -> int:
-    return datetime.fromtimestamp(instant, UTC).year
-
-
 def _start_of(year: int) -> int:
-    """The first second of a year, the years 0 and 10000 included."""
-    whole = year - 1
-    return (365 * whole + whole // 4 - whole // 100 + whole // 400 + 1 - _EPOCH_ORDINAL) * DAY
+    return (date(year, 1, 1).toordinal() - date(1970, 1, 1).toordinal()) * DAY
 
 
 _EARLIEST, _LATEST = _start_of(2), _start_of(9999)  # beyond these a local time may not be a datetime
