@@ -47,6 +47,7 @@ class SchedulingSettings:
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
     AHEAD: int = 10_000  # claimed fires that wait in the wheel
+    QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
 
 
@@ -75,9 +76,9 @@ def problems(settings: Any) -> Iterator[str]:
         elif name == "STOP":
             if value not in list(Stop):
                 yield f"SCHEDULING['STOP'] {value!r}: is not one of 1, 2, 3"
-        elif name == "NODE":
-            if not isinstance(value, str):
-                yield f"SCHEDULING['NODE'] {value!r}: is not a dotted path"
+        elif KEYS[name].type == "str":
+            if not isinstance(value, str) or not value:
+                yield f"SCHEDULING[{name!r}] {value!r}: is not text"
         elif (
             isinstance(value, bool)
             or not isinstance(value, int if KEYS[name].type == "int" else int | float)

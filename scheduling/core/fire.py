@@ -87,6 +87,8 @@ class Fire:
     attempt: int  # attempts begun so far: 0 before the first
     epoch: int
     seq: int
+    claimed_at: float = 0.0  # monotonic seconds: waiting for us does not count against it
+    published: bool = False  # handed to a broker at least once: its misfire policy is not judged again
 
     @property
     def key(self) -> str:

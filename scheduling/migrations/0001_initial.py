@@ -119,6 +119,14 @@ class Migration(migrations.Migration):
                     "expires_after",
                     models.DurationField(blank=True, help_text="Not started by then: it does not run.", null=True),
                 ),
+                (
+                    "problem",
+                    models.TextField(
+                        default="",
+                        editable=False,
+                        help_text="Why it cannot be scheduled; empty: nothing is wrong.",
+                    ),
+                ),
                 ("paused_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("deleted_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),

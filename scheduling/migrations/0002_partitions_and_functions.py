@@ -113,6 +113,7 @@ CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $
         NEW.schedule_changed_at := fairbeat_job_now();
         NEW.next_scheduled_for := NULL;
         NEW.next_fire_at := NEW.schedule_changed_at;
+        NEW.problem := '';
         PERFORM pg_notify('fairbeat', NEW.shard_id::text);
         RETURN NEW;
     END

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from django.db import models
+from django.db import models, router
 from django.db.models.lookups import Exact
 
 from fairness.models import Tenant
@@ -20,6 +20,7 @@ from scheduling.core.definition import NAME_LIMIT, TASK_LIMIT, JobDefinition, Ki
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
 from scheduling.core.recurrence import Schedule
+from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_manager import JobManager
 
 BOOKKEEPING = frozenset(
@@ -29,6 +30,7 @@ BOOKKEEPING = frozenset(
         "schedule_changed_at",
         "next_scheduled_for",
         "next_fire_at",
+        "problem",
         "paused_at",
         "deleted_at",
     }
@@ -80,6 +82,9 @@ class Job(models.Model):
     hard_timeout_s = models.FloatField(default=3600.0, help_text="Real seconds.")
     expires_after = models.DurationField(null=True, blank=True, help_text="Not started by then: it does not run.")
 
+    problem = models.TextField(
+        default="", editable=False, help_text="Why it cannot be scheduled; empty: nothing is wrong."
+    )
     paused_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -181,3 +186,8 @@ class Job(models.Model):
                 f.name for f in self._meta.concrete_fields if not f.primary_key and f.name not in BOOKKEEPING
             ]
         super().save(*args, update_fields=update_fields, **kwargs)
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:  # noqa: ARG002
+        """As Django's, in its answer too; a job that has fired is kept, hidden, for as long as its history."""
+        count = delete_jobs([self.pk], using=using or router.db_for_write(Job, instance=self))
+        return count, {self._meta.label: count}

@@ -15,7 +15,7 @@ _SCHEDULE = [f.name for f in fields(ScheduleFields)]
 _PLAIN = [f.name for f in fields(JobDefinition) if f.name not in ("schedule", "args", "kwargs")]
 _COLUMNS = [
     "id", "tenant_id", "shard_id", "schedule_version", "next_scheduled_for", "next_fire_at",
-    "schedule_changed_at", "created_at", "updated_at", "args", "kwargs", *_SCHEDULE, *_PLAIN,
+    "schedule_changed_at", "created_at", "updated_at", "problem", "args", "kwargs", *_SCHEDULE, *_PLAIN,
 ]  # fmt: skip
 COPY_JOBS = f"COPY scheduling_job ({', '.join(_COLUMNS)}) FROM STDIN"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -27,7 +27,7 @@ def copy_line(definition: JobDefinition, job_id: UUID, tenant_id: int, first: Fi
     schedule = definition.schedule
     return (
         f"{job_id}\t{tenant_id}\t{first.shard}\t1\t{_text(first.scheduled_for)}\t{_text(first.fire_at)}"
-        f"\t{created}\t{created}\t{created}"
+        f"\t{created}\t{created}\t{created}\t"
         f"\t{canonical_json(definition.args).translate(_ESCAPES)}\t{canonical_json(definition.kwargs).translate(_ESCAPES)}\t"
         + "\t".join([_text(getattr(schedule, name)) for name in _SCHEDULE])
         + "\t"

@@ -11,8 +11,15 @@ _INCLUDE = re.compile(r"\{(\w+)\}")
 
 
 @cache
-def statements(file: str) -> dict[str, str]:
-    """The statements of ``sql/<file>.sql`` by name."""
-    pieces = _NAME.split((Path(__file__).parent / "sql" / f"{file}.sql").read_text())[1:]
-    texts = dict(zip(pieces[::2], (text.strip() for text in pieces[1::2]), strict=True))
-    return {name: _INCLUDE.sub(lambda m: texts[m[1]], text) for name, text in texts.items()}
+def statements(file: str, **overrides: str) -> dict[str, str]:
+    """The statements of ``sql/<file>.sql`` by name; ``overrides`` replaces some that others include."""
+    return read_statements(Path(__file__).parent / "sql" / f"{file}.sql", **overrides)
+
+
+def read_statements(path: Path, **overrides: str) -> dict[str, str]:
+    """The statements of a file by name."""
+    pieces = _NAME.split(path.read_text())[1:]
+    texts = dict(zip(pieces[::2], (text.strip() for text in pieces[1::2]), strict=True)) | overrides
+    while any(name in texts for text in texts.values() for name in _INCLUDE.findall(text)):
+        texts = {name: _INCLUDE.sub(lambda m: texts.get(m[1], m[0]), text) for name, text in texts.items()}
+    return texts

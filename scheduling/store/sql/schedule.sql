@@ -4,11 +4,16 @@
 SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[])
 
 -- name: work
+-- The columns of rows.work_of.
 j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane, j.args::text, j.kwargs::text,
 j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
 
 -- name: due_columns
-{work}, j.kind, j.at, j.every, j.anchor, j.cron, j.tz, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for
+{work}, j.kind, j.at, j.every, j.anchor, j.cron, j.tz, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for,
+j.next_fire_at
+
+-- name: row_lock
+-- Owners need none. (Stop 2 has no owners: FOR UPDATE SKIP LOCKED.)
 
 -- name: due
 -- Each shard's earliest, by index. A shard that fills its limit has a backlog, and is read again by due_by_tenant.
@@ -17,7 +22,7 @@ FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_job
     WHERE shard_id = owned.shard AND next_fire_at <= %(until)s
-    ORDER BY next_fire_at LIMIT %(limit)s
+    ORDER BY next_fire_at LIMIT %(limit)s {row_lock}
 ) AS j
 JOIN fairness_tenant t ON t.id = j.tenant_id
 
@@ -41,7 +46,7 @@ FROM waiting w
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_job
     WHERE shard_id = w.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
-    ORDER BY next_fire_at LIMIT %(limit)s
+    ORDER BY next_fire_at LIMIT %(limit)s {row_lock}
 ) AS j
 JOIN fairness_tenant t ON t.id = j.tenant_id
 WHERE w.tenant_id IS NOT NULL
@@ -52,11 +57,11 @@ WHERE w.tenant_id IS NOT NULL
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[],
-        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[]
-    ) AS p(job_id, version, was, next_for, next_at)
+        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[], %(problems)s::text[]
+    ) AS p(job_id, version, was, next_for, next_at, problem)
 ), advanced AS (
     UPDATE scheduling_job j
-    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at
+    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem
     FROM plan p
     WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
       AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
@@ -65,11 +70,11 @@ WITH plan AS (
 )
 INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
-    state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, covers, covers_to, finished_at)
+    state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, finished_at)
 SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
     CASE WHEN a.paused THEN 'skipped' ELSE o.state END,
     CASE WHEN a.paused THEN 'paused' ELSE o.reason END,
-    a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), o.covers, o.covers_to,
+    a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, o.covers, o.covers_to,
     CASE WHEN a.paused OR o.state = 'skipped' THEN clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
@@ -80,12 +85,17 @@ JOIN advanced a ON a.id = o.job_id
 ON CONFLICT (job_id, scheduled_for, origin, history_days) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_at = excluded.fire_at,
     schedule_version = excluded.schedule_version, seq_epoch = excluded.seq_epoch, seq = excluded.seq,
-    claimed_at = excluded.claimed_at, wake_at = NULL, covers = excluded.covers, covers_to = excluded.covers_to,
+    claimed_at = excluded.claimed_at, claimed_until = excluded.claimed_until, wake_at = NULL, covers = excluded.covers, covers_to = excluded.covers_to,
     exclusive = excluded.exclusive, finished_at = excluded.finished_at
 WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
   AND (f.state IN ('claimed', 'parked')
        OR f.state = 'skipped' AND f.reason IN ('superseded', 'paused', 'excluded'))
 RETURNING f.id, f.state, f.fence
+
+-- name: blockers
+-- Node sessions that hold what a take-over waits for: frozen ones, or ones inside a long statement.
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ANY (pg_blocking_pids(%(waiting)s)) AND starts_with(application_name, %(prefix)s)
 
 -- name: take_over
 -- Waits for every open transaction that holds the old epoch.
@@ -113,8 +123,9 @@ WITH beyond AS (
 SELECT {fire_columns} FROM lifted f {fire_work}
 
 -- name: fire_columns
+-- The last one: for how long, in seconds, it has been late by our own doing (what its job or a retry held back starts anew).
 {work}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq,
-extract(epoch FROM clock_timestamp() - f.claimed_at)::float8
+CASE WHEN f.state = 'claimed' OR f.reason = 'turn' THEN extract(epoch FROM clock_timestamp() - f.claimed_at)::float8 ELSE 0 END
 
 -- name: fire_work
 JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
@@ -135,14 +146,16 @@ FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_fire
     WHERE shard_id = owned.shard AND state IN ('parked', 'retry_wait') AND wake_at <= %(now)s
-    ORDER BY wake_at LIMIT %(limit)s
+    ORDER BY wake_at LIMIT %(limit)s {row_lock}
 ) AS f {fire_work}
 WHERE j.paused_at IS NULL OR f.origin <> ''
 
 -- name: release
 -- Waiting fires whose time has come are numbered anew, before they are published.
 UPDATE scheduling_fire f
-SET state = 'claimed', reason = '', wake_at = NULL, seq_epoch = r.seq_epoch, seq = r.seq, claimed_at = clock_timestamp()
+SET state = 'claimed', reason = '', wake_at = NULL, seq_epoch = r.seq_epoch, seq = r.seq, confirmed = false,
+    claimed_until = clock_timestamp() + %(claim_for)s::interval,
+    claimed_at = CASE WHEN f.reason = 'turn' THEN f.claimed_at ELSE clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[],
     %(seq_epochs)s::integer[], %(seqs)s::bigint[]
@@ -164,13 +177,13 @@ WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.histor
   AND f.fence = r.fence AND f.state = 'claimed'
 
 -- name: predecessors
--- Unfinished fires of the same jobs: those ahead (running, or earlier in order), and those that wait for their turn.
-SELECT d.id,
-    count(*) FILTER (WHERE f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id)) AS ahead,
-    count(*) FILTER (WHERE f.state = 'parked' AND f.reason = 'overlap') AS buffered
+-- Unfinished fires of the same jobs that are ahead: running, or earlier in order; and those of them that never started.
+SELECT d.id, count(*) AS ahead,
+    count(*) FILTER (WHERE f.state <> 'running' AND f.origin = '' AND f.attempt = 0) AS queued
 FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS d(id, job_id, scheduled_for)
 JOIN scheduling_fire f ON f.job_id = d.job_id AND f.exclusive AND f.id <> d.id
     AND f.state IN ('claimed', 'parked', 'retry_wait', 'running')
+    AND (f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id))
 GROUP BY d.id
 
 -- name: expired
@@ -205,3 +218,6 @@ SELECT e.run_id, e.id, e.fence - 1, e.job_id, e.tenant_id, e.history_days, e.sch
     e.held_by, e.started_at, clock_timestamp(), 'the lease ran out'
 FROM ended e
 ON CONFLICT DO NOTHING
+
+-- name: report
+UPDATE scheduling_node SET fires = %(fires)s, latency = %(latency)s WHERE id = %(node)s

@@ -1,0 +1,110 @@
+"""Settings → store, publisher, coordinator → node: the one page that joins the parts.
+
+============  ===========================  ===================================  ==================================
+stop          node                         publisher                            coordinator
+============  ===========================  ===================================  ==================================
+1             engine, window 0             threads of this process              none: it takes every shard
+2             poller                       RabbitMQ in batches, or kombu        none: row locks
+3             engine, window ahead         RabbitMQ in batches, or kombu        leases in Postgres
+============  ===========================  ===================================  ==================================
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import Protocol
+
+from django.db import connection
+
+from fairness.queues import QueuePlan, QueueSpec
+from project.celery import app
+from project.environment.urls import is_amqp
+from scheduling.broker.in_process import InProcessPublisher
+from scheduling.broker.kombu_publisher import KombuPublisher
+from scheduling.broker.port import Publisher
+from scheduling.broker.rabbitmq import RabbitMQPublisher
+from scheduling.conf import SchedulingSettings, Stop
+from scheduling.coordination.postgres import PostgresCoordinator
+from scheduling.coordination.single import SingleNode
+from scheduling.core.engine import EngineLimits
+from scheduling.core.fire import Fire
+from scheduling.node.node import Node
+from scheduling.node.poller import Poller
+from scheduling.store.connection import connector
+from scheduling.store.polling import PollingStore
+from scheduling.store.postgres import PostgresStore
+from scheduling.worker.in_process import run_fire
+
+
+class Runnable(Protocol):
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runnable:
+    """The scheduler process of a deployment."""
+    connect = connector(connection.get_connection_params(), name=node)
+    grace = timedelta(seconds=settings.FIRE_GRACE_S)
+    publisher = build_publisher(settings)
+    alone = settings.STOP is Stop.ONE
+    coordinator = (SingleNode if alone else PostgresCoordinator)(
+        connect, node=node, region=region, shards=settings.SHARDS, lease_s=settings.LEASE_S
+    )
+    if settings.STOP is Stop.TWO:
+        return Poller(
+            node,
+            store=PollingStore(connect, shards=settings.SHARDS, grace=grace, confirm_s=settings.CONFIRM_S),
+            publisher=publisher,
+            coordinator=coordinator,
+            connect=connect,
+            tick_s=settings.TICK_S,
+            renew_s=settings.RENEW_S,
+            confirm_s=settings.CONFIRM_S,
+            batch=settings.BATCH,
+            backlog=settings.BACKLOG,
+        )
+    limits = EngineLimits(
+        window_s=0.0 if alone else settings.WINDOW_S,
+        poll_s=settings.TICK_S if alone else settings.POLL_S,
+        batch=settings.BATCH,
+        ahead=settings.AHEAD,
+        backlog=settings.THREADS * 4 if alone else settings.BACKLOG,
+    )
+    return Node(
+        node,
+        store=PostgresStore(connect, grace=grace),
+        publisher=publisher,
+        coordinator=coordinator,
+        connect=connect,
+        limits=limits,
+        renew_s=settings.RENEW_S,
+        alone=alone,
+    )
+
+
+def build_publisher(settings: SchedulingSettings) -> Publisher:
+    """In-process at stop 1; RabbitMQ where the broker is one; kombu for any other broker."""
+    if settings.STOP is Stop.ONE:
+        return InProcessPublisher(run_fire, threads=settings.THREADS, capacity=settings.THREADS * 8)
+    plan = queue_plan(settings)
+
+    def queue_for(fire: Fire) -> QueueSpec:
+        return plan.queue(fire.work.tenant, fire.work.lane)
+
+    url = app.conf.broker_url
+    publisher = RabbitMQPublisher if is_amqp(url) else KombuPublisher
+    origin = f"fairbeat{os.getpid()}@{socket.gethostname()}"
+    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=queue_for)
+
+
+def queue_plan(settings: SchedulingSettings) -> QueuePlan:
+    return QueuePlan(prefix=settings.QUEUE_PREFIX, max_length=settings.QUEUE_MAX_LENGTH)
+
+
+def _ignore_result(task: str) -> bool | None:
+    """What Celery itself would send: the task's own word, None for a task that is not registered here."""
+    found = app.tasks.get(task)
+    return None if found is None else bool(found.ignore_result)

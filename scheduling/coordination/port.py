@@ -1,0 +1,32 @@
+"""The port that every coordinator implements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a renewal says. ``lease_until`` is monotonic seconds, counted from before the renewing call."""
+
+    lease_until: float
+    mine: frozenset[int]  # shards this node should own: to be taken over, if it does not yet
+    leaving: frozenset[int]  # shards it owns that another should: to be drained and released
+
+
+class Coordinator(Protocol):
+    """Raises StoreUnavailable where it cannot be reached; the node then lives on the lease that it has."""
+
+    def join(self) -> None:
+        """Become a member. A node of the same id that died is replaced."""
+
+    def renew(self) -> Assignment:
+        """Extend the lease, and say which shards to own. A shard whose living owner is another node is not in ``mine``."""
+
+    def release(self, shards: Collection[int]) -> None:
+        """These shards were drained: others may have them."""
+
+    def leave(self) -> None:
+        """Stop being a member; whatever is still owned is free at once."""

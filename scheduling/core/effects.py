@@ -1,0 +1,115 @@
+"""What the engine asks the world to do. The node carries effects out, and tells the engine what came of each.
+
+An effect that writes names the epochs under which it may; a store refuses it whole when one of them is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from scheduling.core.fire import Fire, State
+from scheduling.core.planning import JobPlan
+
+Epochs = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDue:
+    """Answered by ``Engine.due_read``."""
+
+    shards: frozenset[int]
+    until: datetime
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Answered by ``Engine.claimed``."""
+
+    epochs: Epochs
+    plans: Sequence[JobPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWaiting:
+    """Parked fires and retries whose time has come. Answered by ``Engine.waiting_read``."""
+
+    shards: frozenset[int]
+    now: datetime
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Waiting fires, numbered anew. Answered by ``Engine.released``."""
+
+    epochs: Epochs
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class CountPredecessors:
+    """Answered by ``Engine.predecessors_counted``."""
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A claimed fire that is not to be published: ``parked`` until ``wake_at`` (job time), or ``skipped``."""
+
+    fire: Fire
+    state: State
+    reason: str
+    wake_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Answered by ``Engine.settled``."""
+
+    epochs: Epochs
+    settlements: Sequence[Settlement]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Watermarks by shard, as (epoch, seq). Answered by ``Engine.recorded``."""
+
+    epochs: Epochs
+    marks: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """End the leases of workers that are gone. Needs no answer: what it frees is found by the next ReadWaiting."""
+
+    epochs: Epochs
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Drop history whose time-to-live has passed (job time). One node does it: the owner of shard 0."""
+
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Answered by ``Engine.published``, in any order and any number of pieces."""
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeAgain:
+    """The outcome of a write is unknown: take these shards over again, with a new epoch. Answered by ``Engine.taken``."""
+
+    shards: frozenset[int]
+
+
+StoreEffect = ReadDue | Claim | ReadWaiting | Release | CountPredecessors | Settle | Record | Reap | Expire
+Effect = StoreEffect | Publish | TakeAgain

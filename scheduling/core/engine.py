@@ -1,0 +1,402 @@
+"""A node's decisions: events in, effects out.
+
+The engine owns the shards' watermarks, the timing wheel, and every fire between claim and confirm. It reads time from its
+clock alone, never sleeps, dials or writes; so a simulation can drive the real code. One thread calls it.
+
+::
+
+    ReadDue -> due_read -> Claim -> claimed ─┐
+    ReadWaiting -> waiting_read -> Release ──┴─> wheel -> advance ─┬─ Publish -> published -> watermark -> Record
+    taken (after a take-over) ───────────────────────────────┘     ├─ CountPredecessors -> predecessors_counted
+                                                                    └─ Settle (parked, skipped) -> settled -> watermark
+
+Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``, and not before; nothing is
+published unless this node's lease is in force and it holds the fire's epoch; whatever waits over ``TURN_S`` for its turn is parked, so that it does
+not hold the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from uuid import UUID
+
+from scheduling.core.clock import Clock
+from scheduling.core.effects import (
+    Claim,
+    CountPredecessors,
+    Effect,
+    Expire,
+    Publish,
+    ReadDue,
+    ReadWaiting,
+    Reap,
+    Record,
+    Release,
+    Settle,
+    Settlement,
+    StoreEffect,
+    TakeAgain,
+)
+from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
+from scheduling.core.gates import Gates
+from scheduling.core.latency import LatencyHistogram
+from scheduling.core.judging import judge_fires, late_s
+from scheduling.core.overlap import Decision, Predecessors, decide
+from scheduling.core.planning import DueJob, plan_job
+from scheduling.core.timing_wheel import TimingWheel
+from scheduling.core.watermark import Watermark
+
+TURN_S = 1.0  # a fire that waits longer for its turn is parked
+RECHECK = timedelta(milliseconds=500)  # real time: how soon a parked fire is looked at again
+WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
+REAP_S = 1.0
+RECORD_S = 0.05
+EXPIRE_S = 60.0
+BROKER = "broker"  # the gate of the connection itself
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Times are real seconds, counts are fires."""
+
+    window_s: float = 1.0
+    poll_s: float = 0.1
+    batch: int = 1000
+    ahead: int = 10_000
+    backlog: int = 4000
+
+
+class Engine:
+    def __init__(self, clock: Clock, limits: EngineLimits) -> None:
+        self._clock, self._limits = clock, limits
+        self._marks: dict[int, Watermark] = {}
+        self._recorded: dict[int, int] = {}
+        self._wheel: TimingWheel[Fire] = TimingWheel(int(clock.monotonic() * 1000))
+        self._in_flight: dict[UUID, Fire] = {}
+        self._counting: dict[UUID, Fire] = {}  # waits for the count of its predecessors
+        self._settling: dict[UUID, Fire] = {}
+        self._gates = Gates()
+        self._poll_at = self._wait_at = self._reap_at = self._record_at = self._expire_at = 0.0
+        self._claiming = self._releasing = self._recording = False
+        self._draining = False
+        self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
+        self.confirmed = 0
+        self.latency = LatencyHistogram()
+
+    # -- shards -------------------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> frozenset[int]:
+        return frozenset(self._marks)
+
+    def taken(self, epochs: Mapping[int, int], recovered: Iterable[Fire]) -> None:
+        """These shards are ours under these epochs; ``recovered`` is what their last owner left claimed."""
+        self.drop(epochs)
+        for shard, epoch in epochs.items():
+            self._marks[shard] = Watermark(epoch)
+            self._recorded[shard] = 0
+        for fire in recovered:
+            self._marks[fire.work.shard].reserve(fire.seq)
+            self._await(fire)
+        self.look_now()
+
+    def drop(self, shards: Collection[int]) -> None:
+        """Forget these shards and all their fires: another node has them, or we must take them again."""
+        for shard in shards:
+            self._marks.pop(shard, None)
+            self._recorded.pop(shard, None)
+        self._wheel.remove_if(lambda fire: fire.work.shard in shards)
+        for held in (self._in_flight, self._counting, self._settling):
+            for key in [key for key, fire in held.items() if fire.work.shard in shards]:
+                del held[key]
+
+    def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
+        """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others that it
+        would have written are taken over again.
+        """
+        self.drop(stale)
+        match effect:
+            case ReadDue():
+                self._claiming = False
+            case ReadWaiting():
+                self._releasing = False
+            case CountPredecessors(fires):
+                return self._take_again({fire.work.shard for fire in fires})
+            case Claim(epochs):
+                self._claiming = False
+                return self._take_again(epochs)
+            case Release(epochs):
+                self._releasing = False
+                return self._take_again(epochs)
+            case Record(epochs):
+                self._recording = False
+                return self._take_again(epochs)
+            case Settle(epochs) | Reap(epochs):
+                return self._take_again(epochs)
+        return []
+
+    def drain(self) -> None:
+        """Claim nothing more; what is published is still confirmed and recorded."""
+        self._draining = True
+
+    @property
+    def drained(self) -> bool:
+        """Nothing is in flight, and every watermark is recorded."""
+        return not (self._in_flight or self._settling or self._counting or self._recording or self._unrecorded())
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def look_now(self) -> None:
+        """A hint: something became due."""
+        self._poll_at = self._wait_at = 0.0
+
+    def next_wake(self) -> float:
+        """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
+        if self._draining:
+            return self._record_at
+        wakes = [self._poll_at, self._wait_at, self._reap_at]
+        if self._unrecorded():
+            wakes.append(self._record_at)
+        if (tick := self._wheel.next_deadline()) is not None:
+            wakes.append(tick / 1000)
+        return min(wakes)
+
+    def advance(self) -> list[Effect]:
+        """What the passing of time demands."""
+        now = self._clock.monotonic()
+        effects: list[Effect] = []
+        if now < self.lease_until and not self._draining:
+            if due := self._wheel.advance(int(now * 1000)):
+                effects += self._dispatch(due, now)
+            effects += self._polls(now)
+        effects += self._record(now)
+        return effects
+
+    def _polls(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._marks:
+            self._poll_at = self._reap_at = now + self._limits.poll_s
+            return effects
+        if now >= self._poll_at:
+            self._poll_at = now + self._limits.poll_s
+            room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._in_flight))
+            if not self._claiming and room > 0 and len(self._in_flight) < self._limits.backlog:
+                self._claiming = True
+                until = self._clock.job_time(now + self._limits.window_s)
+                effects.append(ReadDue(self.shards, until, room))
+        if now >= self._wait_at and not self._releasing:
+            self._wait_at = now + WAIT_S
+            self._releasing = True
+            effects.append(ReadWaiting(self.shards, self._clock.now(), self._limits.batch))
+        if now >= self._reap_at:
+            self._reap_at = now + REAP_S
+            effects.append(Reap(self._epochs(self._marks), self._clock.now()))
+        if now >= self._expire_at and 0 in self._marks:
+            self._expire_at = now + EXPIRE_S
+            effects.append(Expire(self._clock.now()))
+        return effects
+
+    # -- claim --------------------------------------------------------------------------------------------------
+
+    def due_read(self, effect: ReadDue, jobs: Sequence[DueJob]) -> list[Effect]:
+        """Plans a claim for the jobs of the shards that are still ours."""
+        mine = [job for job in jobs if job.work.shard in self._marks]
+        if not mine:
+            self._claiming = False
+            return []
+        if len(jobs) >= effect.limit:
+            self._poll_at = 0.0  # there may be more: look again at once
+        plans = [plan_job(job, until=effect.until, clock=self._clock, number=self._number) for job in mine]
+        return [Claim(self._epochs({job.work.shard for job in mine}), plans)]
+
+    def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
+        """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
+        self._claiming = False
+        for plan in effect.plans:
+            for row in plan.rows:
+                fire = row.fire
+                if not self._holds(fire):
+                    continue  # its shard was dropped meanwhile
+                if (fence := fences.get(fire.id)) is None:
+                    self._done(fire)
+                else:
+                    fire.fence = fence
+                    self._await(fire)
+        return []
+
+    def waiting_read(self, fires: Sequence[Fire]) -> list[Effect]:
+        mine = [fire for fire in fires if fire.work.shard in self._marks]
+        if not mine:
+            self._releasing = False
+            return []
+        for fire in mine:
+            fire.epoch, fire.seq = self._number(fire.work.shard)
+        return [Release(self._epochs({fire.work.shard for fire in mine}), mine)]
+
+    def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
+        self._releasing = False
+        if len(effect.fires) >= self._limits.batch:
+            self._wait_at = 0.0
+        for fire in effect.fires:
+            if self._holds(fire):
+                if fire.id in ids:
+                    self._await(fire)
+                else:
+                    self._done(fire)
+        return []
+
+    # -- dispatch -----------------------------------------------------------------------------------------------
+
+    def _dispatch(self, due: Sequence[Fire], now: float) -> list[Effect]:
+        """Everything that came due passes the misfire policy, its gate, and the overlap policy of its job."""
+        publish: list[Fire] = []
+        count: list[Fire] = []
+        job_now = self._clock.now()
+        fires, settlements = judge_fires(due, self._clock)
+        for fire in fires:
+            if fire.fire_at > job_now and fire.attempt == 0:
+                self._await(fire)  # job time runs behind what the wheel was told
+            elif (opens_at := self._opens_at(fire)) > now:
+                self._hold(fire, opens_at, settlements, now)
+            elif fire.work.overlap is OverlapPolicy.ALLOW:
+                publish.append(fire)
+            else:
+                self._counting[fire.id] = fire
+                count.append(fire)
+        effects = self._publish(publish) + self._settle(settlements)
+        if count:
+            effects.append(CountPredecessors(count))  # behind Settle: what is skipped is ahead of nobody
+        return effects
+
+    def predecessors_counted(self, effect: CountPredecessors, counts: Mapping[UUID, Predecessors]) -> list[Effect]:
+        publish: list[Fire] = []
+        settlements: list[Settlement] = []
+        none = Predecessors(0, 0)
+        for fire in effect.fires:
+            if self._counting.pop(fire.id, None) is not fire:
+                continue  # its shard was dropped meanwhile
+            decision = decide(fire, counts.get(fire.id, none))
+            if decision is Decision.DISPATCH:
+                publish.append(fire)
+            elif decision is Decision.PARK:
+                settlements.append(self._parked(fire, "overlap"))
+            else:
+                settlements.append(Settlement(fire, State.SKIPPED, decision.value))
+        return self._settle(settlements) + self._publish(publish)
+
+    def _hold(self, fire: Fire, opens_at: float, settlements: list[Settlement], now: float) -> None:
+        """Its gate is closed: wait in the wheel, or be parked if it has waited for its turn long enough."""
+        if late_s(fire, self._clock, opens_at) > TURN_S:
+            settlements.append(self._parked(fire, "turn"))
+        else:
+            self._wheel.add(int(max(opens_at, now) * 1000) + 1, fire)
+
+    def _parked(self, fire: Fire, reason: str) -> Settlement:
+        return Settlement(fire, State.PARKED, reason, self._clock.now() + RECHECK * self._clock.speed)
+
+    def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
+        if not settlements:
+            return []
+        for settlement in settlements:
+            self._settling[settlement.fire.id] = settlement.fire
+        return [Settle(self._epochs({s.fire.work.shard for s in settlements}), settlements)]
+
+    def settled(self, effect: Settle) -> list[Effect]:
+        for settlement in effect.settlements:
+            if self._settling.pop(settlement.fire.id, None) is settlement.fire:
+                self._done(settlement.fire)
+        return []
+
+    # -- publish ------------------------------------------------------------------------------------------------
+
+    def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
+        if not fires:
+            return []
+        for fire in fires:
+            self._in_flight[fire.id] = fire
+        return [Publish(fires)]
+
+    def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
+        now = self._clock.monotonic()
+        for outcome in outcomes:
+            fire = outcome.fire
+            if self._in_flight.get(fire.id) is not fire:
+                continue  # its shard was dropped meanwhile
+            del self._in_flight[fire.id]
+            match outcome.verdict:
+                case Verdict.CONFIRMED:
+                    self.confirmed += 1
+                    if fire.attempt == 0:
+                        self.latency.record(max(0.0, now - self._clock.real_time(fire.fire_at)))
+                    self._gates.succeed(_gate(fire), now)
+                    self._gates.succeed(BROKER, now)
+                    self._done(fire)
+                    continue
+                case Verdict.NACKED:
+                    fire.published = True
+                    self._gates.close(_gate(fire), now)
+                case Verdict.LOST:
+                    fire.published = True
+                    self._gates.close(BROKER, now)
+                case Verdict.UNSENT:
+                    self._gates.close(BROKER, now)
+            self._wheel.add(int(self._opens_at(fire) * 1000) + 1, fire)
+        return []
+
+    # -- watermarks ---------------------------------------------------------------------------------------------
+
+    def _record(self, now: float) -> list[Effect]:
+        if self._recording or now < self._record_at:
+            return []
+        marks = self._unrecorded()
+        if not marks:
+            return []
+        self._recording = True
+        return [Record(self._epochs(marks), marks)]
+
+    def recorded(self, effect: Record) -> list[Effect]:
+        self._recording = False
+        self._record_at = self._clock.monotonic() + RECORD_S
+        for shard, mark in effect.marks.items():
+            if shard in self._marks and self._marks[shard].epoch == effect.epochs[shard]:
+                self._recorded[shard] = mark
+        return []
+
+    def _unrecorded(self) -> dict[int, int]:
+        return {shard: w.mark for shard, w in self._marks.items() if w.mark > self._recorded[shard]}
+
+    def _done(self, fire: Fire) -> None:
+        self._marks[fire.work.shard].done(fire.seq)
+
+    def _number(self, shard: int) -> tuple[int, int]:
+        mark = self._marks[shard]
+        return mark.epoch, mark.allocate()
+
+    def _epochs(self, shards: Iterable[int]) -> dict[int, int]:
+        return {shard: self._marks[shard].epoch for shard in shards}
+
+    def _holds(self, fire: Fire) -> bool:
+        mark = self._marks.get(fire.work.shard)
+        return mark is not None and mark.epoch == fire.epoch
+
+    def _await(self, fire: Fire) -> None:
+        """Into the wheel, until job time gets to ``fire_at``; a retry is due already."""
+        due_at = self._clock.real_time(fire.fire_at) if fire.attempt == 0 else 0.0
+        if due_at == inf:  # job time stands still: ask again
+            due_at = self._clock.monotonic() + RECHECK.total_seconds()
+        self._wheel.add(int(due_at * 1000) + 1, fire)
+
+    def _opens_at(self, fire: Fire) -> float:
+        return max(self._gates.opens_at(BROKER), self._gates.opens_at(_gate(fire)))
+
+    def _take_again(self, shards: Iterable[int]) -> list[Effect]:
+        mine = self.shards & set(shards)
+        self.drop(mine)
+        return [TakeAgain(mine)] if mine else []
+
+
+def _gate(fire: Fire) -> tuple[int, str]:
+    return fire.work.tenant_id, fire.work.lane

@@ -1,0 +1,32 @@
+"""Back-pressure: a gate that a broker's refusal closes, for 50 ms at first, doubling to a second while refusals go on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+FIRST_S = 0.05
+LONGEST_S = 1.0
+
+
+class Gates:
+    """One gate for each key (a tenant's lane, or the broker itself). Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._closed: dict[Hashable, tuple[float, float]] = {}  # key -> (opens at, length of this closure)
+
+    def close(self, key: Hashable, now: float) -> None:
+        """A refusal: closes an open gate, for twice as long as the time before if that was only just over."""
+        opens_at, pause_s = self._closed.get(key, (0.0, 0.0))
+        if now < opens_at:
+            return  # refusals of what was sent before it closed
+        pause_s = min(pause_s * 2, LONGEST_S) if pause_s and now - opens_at < LONGEST_S else FIRST_S
+        self._closed[key] = (now + pause_s, pause_s)
+
+    def opens_at(self, key: Hashable) -> float:
+        """When the gate opens, or opened; 0 for one that was never closed."""
+        return self._closed[key][0] if key in self._closed else 0.0
+
+    def succeed(self, key: Hashable, now: float) -> None:
+        """The broker takes messages again: the next refusal starts from the shortest closure."""
+        if self._closed and key in self._closed and now >= self._closed[key][0]:
+            del self._closed[key]

@@ -1,0 +1,1 @@
+"""The process: threads that feed the engine and carry out its effects."""

@@ -1,0 +1,157 @@
+"""A scheduler node: one engine, and the threads round it.
+
+::
+
+    lease keeper ──assignment──┐                ┌──> storekeeper ──answers──┐
+    hints ─────────────────────┼──> inbox ──> engine                        ├──> inbox
+    publisher ──outcomes───────┘                └──> publisher ──outcomes───┘
+
+The engine runs in the thread that calls ``run``; nothing else touches it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+
+from scheduling.broker.port import Publisher
+from scheduling.coordination.port import Assignment, Coordinator
+from scheduling.core.effects import Effect, Publish, TakeAgain
+from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.errors import FairbeatError
+from scheduling.core.fire import Outcome
+from scheduling.node.hints import HintListener
+from scheduling.node.inbox import Inbox
+from scheduling.node.lease_keeper import LeaseKeeper
+from scheduling.node.storekeeper import Report, Storekeeper, Take
+from scheduling.store.connection import Connect
+from scheduling.store.database_clock import DatabaseClock
+from scheduling.store.port import ScheduleStore
+
+logger = logging.getLogger(__name__)
+DRAIN_S = 5.0
+
+
+class Superseded(FairbeatError):
+    """Another process has taken over a schedule that only one may run."""
+
+
+class Node:
+    """``alone``: this node must be the only one (stop 1), and ends when it finds another."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        store: ScheduleStore,
+        publisher: Publisher,
+        coordinator: Coordinator,
+        connect: Connect,
+        limits: EngineLimits,
+        renew_s: float,
+        alone: bool = False,
+    ) -> None:
+        self._node, self._publisher, self._coordinator, self._alone = node, publisher, coordinator, alone
+        self._clock = DatabaseClock()
+        self._engine = Engine(self._clock, limits)
+        self._inbox = Inbox()
+        self._taking: set[int] = set()
+        self._stopping = False
+        self._problem: FairbeatError | None = None
+        self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
+        self._storekeeper = Storekeeper(
+            store, self._engine, self._inbox, clock=self._clock, node=node, on_stale=self._stale, on_taken=self._tried
+        )
+        self._hints = HintListener(connect, self._hint_later)
+
+    def run(self) -> None:
+        """Work until ``stop``; then drain, and give the shards up.
+
+        Raises StoreUnavailable if the database cannot be reached at the start, Superseded if another lone process has taken over.
+        """
+        self._publisher.start(self._outcomes_later)
+        self._storekeeper.start()
+        self._lease.start()
+        self._hints.start()
+        logger.info("node %s is running", self._node)
+        while not self._stopping:
+            self._step()
+        self._drain()
+        if self._problem is not None:
+            raise self._problem
+
+    def stop(self) -> None:
+        """Drain and end. Safe in a signal handler, and from any thread."""
+        self._stopping = True
+        self._inbox.put(lambda: None)
+
+    def _step(self) -> None:
+        wake = self._engine.next_wake() - self._clock.monotonic()
+        for event in self._inbox.take(wake):
+            self._carry_out(event() or ())
+        self._carry_out(self._engine.advance())
+
+    def _drain(self) -> None:
+        """What is published is confirmed and recorded; what still waits is left to the next owner."""
+        self._engine.drain()
+        until = time.monotonic() + DRAIN_S
+        while not self._engine.drained and time.monotonic() < until:
+            self._step()
+        self._publisher.stop(timeout_s=1.0)
+        self._hints.stop()
+        self._lease.stop(timeout_s=1.0)
+        self._storekeeper.stop(timeout_s=2.0)
+        self._coordinator.leave()
+        logger.info("node %s has drained", self._node)
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Publish(fires):
+                    self._publisher.publish(fires)
+                case TakeAgain(shards):
+                    self._take(shards)
+                case _:
+                    self._storekeeper.order(effect)
+
+    # -- events, in the engine's thread -------------------------------------------------------------------------
+
+    def _assign(self, assignment: Assignment) -> None:
+        engine = self._engine
+        if engine.lease_until and self._clock.monotonic() > engine.lease_until:
+            logger.warning("the lease had run out: giving up %d shards", len(engine.shards))
+            engine.drop(engine.shards)
+        engine.lease_until = assignment.lease_until
+        if leaving := assignment.leaving & engine.shards:
+            engine.drop(leaving)
+        if assignment.leaving:
+            self._lease.release(assignment.leaving)
+        self._take(assignment.mine - engine.shards)
+        self._storekeeper.order(Report(engine.confirmed, engine.latency.to_dict()))
+
+    def _take(self, shards: frozenset[int]) -> None:
+        if (wanted := shards - self._taking) and not self._stopping:
+            self._taking |= wanted
+            self._storekeeper.order(Take(wanted))
+
+    def _tried(self, shards: frozenset[int]) -> None:
+        self._taking -= shards
+
+    def _stale(self, shards: Collection[int]) -> None:
+        if self._alone:
+            self._problem = Superseded(
+                f"another process has taken over {len(shards)} shards: only one may run at stop 1"
+            )
+            self._stopping = True
+
+    # -- from other threads -------------------------------------------------------------------------------------
+
+    def _assign_later(self, assignment: Assignment) -> None:
+        self._inbox.put(lambda: self._assign(assignment))
+
+    def _outcomes_later(self, outcomes: Sequence[Outcome]) -> None:
+        self._inbox.put(lambda: self._engine.published(outcomes))
+
+    def _hint_later(self, shard: int) -> None:
+        self._inbox.put(lambda: self._engine.look_now() if shard in self._engine.shards else None)

@@ -1,0 +1,153 @@
+"""The thread that carries out the engine's store effects, one after the other, and brings the answers back.
+
+One thread and one connection: so there is at most one transaction for each shard at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from scheduling.core.clock import Clock
+from scheduling.core.effects import (
+    Claim,
+    CountPredecessors,
+    Epochs,
+    Expire,
+    ReadDue,
+    ReadWaiting,
+    Reap,
+    Record,
+    Release,
+    Settle,
+    StoreEffect,
+)
+from scheduling.core.engine import Engine
+from scheduling.core.errors import StaleEpoch
+from scheduling.core.fire import Fire
+from scheduling.node.inbox import Event, Inbox
+from scheduling.store.port import ScheduleStore, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Take these shards over."""
+
+    shards: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Write the node's figures."""
+
+    fires: int
+    latency: Mapping[str, Any]
+
+
+class Storekeeper:
+    """``on_stale`` is told which shards have another owner; ``on_taken`` which a take-over was tried for, whether or not it
+    succeeded (the next renewal asks for what is still missing).
+    """
+
+    def __init__(
+        self,
+        store: ScheduleStore,
+        engine: Engine,
+        inbox: Inbox,
+        *,
+        clock: Clock,
+        node: str,
+        on_stale: Callable[[Collection[int]], None],
+        on_taken: Callable[[frozenset[int]], None],
+    ) -> None:
+        self._store, self._engine, self._inbox, self._clock, self._node = store, engine, inbox, clock, node
+        self._on_stale, self._on_taken = on_stale, on_taken
+        self._orders: SimpleQueue[StoreEffect | Take | Report | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="storekeeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def order(self, order: StoreEffect | Take | Report) -> None:
+        self._orders.put(order)
+
+    def stop(self, timeout_s: float) -> None:
+        """Carry out what was ordered, then end."""
+        self._orders.put(None)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            try:
+                answer = self._carry_out(order)
+            except StaleEpoch as stale:
+                logger.warning("%s", stale)
+                answer = self._refused(order, stale.shards)
+            except StoreUnavailable as problem:
+                logger.warning("%s failed, its outcome is unknown: %s", type(order).__name__, problem)
+                answer = self._refused(order, ())
+            except Exception:
+                logger.exception("%s failed", type(order).__name__)
+                answer = self._refused(order, ())
+            if answer is not None:
+                self._inbox.put(answer)
+        self._store.close()
+
+    def _refused(self, order: StoreEffect | Take | Report, stale: Collection[int]) -> Event | None:
+        match order:
+            case Take(shards):
+                return lambda: self._on_taken(shards)
+            case Report():
+                return None
+        if stale:
+            self._inbox.put(lambda: self._on_stale(stale))
+        return lambda: self._engine.failed(order, stale=stale)
+
+    def _carry_out(self, order: StoreEffect | Take | Report) -> Event | None:
+        store, engine = self._store, self._engine
+        match order:
+            case ReadDue(shards, until, limit):
+                jobs = store.due(shards, until=until, limit=limit)
+                return lambda: engine.due_read(order, jobs)
+            case Claim(epochs, plans):
+                fences = store.claim(epochs, plans)
+                return lambda: engine.claimed(order, fences)
+            case ReadWaiting(shards, now, limit):
+                fires = store.waiting(shards, now=now, limit=limit)
+                return lambda: engine.waiting_read(fires)
+            case Release(epochs, fires):
+                ids = store.release(epochs, fires)
+                return lambda: engine.released(order, ids)
+            case CountPredecessors(fires):
+                counts = store.predecessors(fires)
+                return lambda: engine.predecessors_counted(order, counts)
+            case Settle(epochs, settlements):
+                store.settle(epochs, settlements)
+                return lambda: engine.settled(order)
+            case Record(epochs, marks):
+                store.record(epochs, marks)
+                return lambda: engine.recorded(order)
+            case Reap(epochs, now):
+                if reaped := store.reap(epochs, now=now):
+                    logger.warning("%d runs outlived their lease and were ended", reaped)
+                    return engine.look_now
+            case Expire(now):
+                for day in store.expire(now=now):
+                    logger.info("dropped the expired history %s", day)
+            case Report(fires, latency):
+                store.report(self._node, fires=fires, latency=latency)
+            case Take(shards):
+                epochs, recovered = store.take_over(shards, self._node)
+                logger.info("took over %d shards, recovered %d fires", len(epochs), len(recovered))
+                return lambda: self._taken(shards, epochs, recovered)
+        return None
+
+    def _taken(self, shards: frozenset[int], epochs: Epochs, recovered: Sequence[Fire]) -> None:
+        self._engine.taken(epochs, recovered)
+        self._on_taken(shards)

@@ -1,0 +1,60 @@
+"""The port to the schedule's store, as the owner of shards uses it. Every call names its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.errors import FairbeatError
+from scheduling.core.fire import Fire
+from scheduling.core.overlap import Predecessors
+from scheduling.core.planning import DueJob, JobPlan
+
+
+class StoreUnavailable(FairbeatError):
+    """The store did not answer, or its answer was lost: whether a write took place is unknown."""
+
+
+class ScheduleStore(Protocol):
+    """Writes under an epoch are one transaction each and raise StaleEpoch, or StoreUnavailable, having changed nothing or
+    nobody knows what. Job times are aware UTC.
+    """
+
+    def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
+        """Raise the epochs of these shards, and recover what is claimed beyond their watermarks under a higher fence."""
+
+    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+        """At most ``limit`` jobs whose next fire is not after ``until``; each tenant's earliest first, in fair turns."""
+
+    def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
+        """Advance the jobs and insert their fires; returns the fences of those that are claimed now."""
+
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+        """Parked fires and retries whose time has come."""
+
+    def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        """Make waiting fires claimed under their new numbers; returns those that still waited."""
+
+    def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
+        """Unfinished fires of the same jobs; a fire without any is left out."""
+
+    def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
+        """Park or skip claimed fires."""
+
+    def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
+        """Write the shards' watermarks."""
+
+    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+        """End runs whose lease is out: retry, or dead. Returns how many."""
+
+    def expire(self, *, now: datetime) -> list[str]:
+        """Drop history whose time-to-live has passed on the job clock; returns what was dropped."""
+
+    def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:
+        """Write what people want to see of a node: fires confirmed since its start, and their latency."""
+
+    def close(self) -> None:
+        """Give up the connection; the next call makes a new one."""

@@ -1,0 +1,143 @@
+"""The indexed store: jobs carry their next fire in an index by shard.
+
+One connection, one thread. A write is one transaction: hold the epochs, then the statement; both go out in one round trip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from threading import Timer
+from typing import Any
+from uuid import UUID
+
+from psycopg import Cursor
+from psycopg.rows import TupleRow
+from psycopg.types.json import Jsonb
+
+from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.fire import Fire, State
+from scheduling.core.overlap import Predecessors
+from scheduling.core.planning import DueJob, JobPlan
+from scheduling.store import partitions
+from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
+from scheduling.store.due import DueReader, in_turns
+from scheduling.store.reap import reap
+from scheduling.store.rows import FIRE_AT, fire_of
+from scheduling.store.statements import statements
+from scheduling.store.values import claim_values, read_predecessors, release_values, settle_values
+
+BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that block it
+
+
+class PostgresStore:
+    """``grace`` is how long beyond its lease a run is left alone."""
+
+    def __init__(self, connect: Connect, *, grace: timedelta = timedelta(seconds=5)) -> None:
+        self._connect = connect
+        self._link = Link(connect)
+        self._grace = grace
+        self._sql = statements("schedule")
+        self._due = DueReader(self._sql)
+        self._days = partitions.KnownDays()
+
+    # -- ownership ----------------------------------------------------------------------------------------------
+
+    def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
+        named = {"shards": sorted(shards), "node": node}
+        with self._link() as connection:
+            unblock = Timer(BLOCKED_S, self._end_blockers, [connection.info.backend_pid])
+            unblock.daemon = True
+            unblock.start()
+            try:
+                with connection.transaction():
+                    epochs = dict(connection.execute(self._sql["take_over"], named).fetchall())
+                    unblock.cancel()
+                    rows = connection.execute(self._sql["recover"], named).fetchall()
+                    connection.execute(self._sql["start_epoch"], named)
+            finally:
+                unblock.cancel()
+        now = time.monotonic()
+        return epochs, [fire_of(row, now) for row in rows]
+
+    def _end_blockers(self, waiting_pid: int) -> None:
+        with Link(self._connect)() as connection, connection:
+            connection.execute(self._sql["blockers"], {"waiting": waiting_pid, "prefix": NODE_PREFIX})
+
+    # -- claim --------------------------------------------------------------------------------------------------
+
+    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+        with self._link() as connection:
+            return self._due.read(connection, frozenset(shards), until=until, limit=limit)
+
+    def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
+        values = claim_values(plans)
+        with self._link() as connection:
+            self._days.ensure(connection, plans)
+            found = self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
+        return {fire: fence for fire, state, fence in found if state == State.CLAIMED}
+
+    def expire(self, *, now: datetime) -> list[str]:
+        """Drop the history whose time-to-live has passed (job time)."""
+        with self._link() as connection:
+            dropped = partitions.expire(connection, now=now)
+        self._days.forget()
+        return dropped
+
+    # -- waiting fires ------------------------------------------------------------------------------------------
+
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+        values = {"shards": sorted(shards), "now": now, "limit": limit}
+        with self._link() as connection:
+            rows = connection.execute(self._sql["waiting"], values).fetchall()
+        read_at = time.monotonic()
+        return [fire_of(row, read_at) for row in in_turns(rows, limit, FIRE_AT)]
+
+    def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        values = release_values(fires)
+        with self._link() as connection:
+            rows = self._write(connection, epochs, lambda: connection.execute(self._sql["release"], values)).fetchall()
+        return {fire for (fire,) in rows}
+
+    def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
+        with self._link() as connection:
+            return read_predecessors(connection, fires)
+
+    def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
+        values = settle_values(settlements)
+        with self._link() as connection:
+            self._write(connection, epochs, lambda: connection.execute(self._sql["settle"], values))
+
+    def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
+        values = {
+            "marked": list(marks),
+            "mark_epochs": [epochs[shard] for shard in marks],
+            "seqs": list(marks.values()),
+        }
+        with self._link() as connection:
+            self._write(connection, epochs, lambda: connection.execute(self._sql["record"], values))
+
+    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+        with self._link() as connection, connection.transaction():
+            connection.execute(self._sql["hold_epochs"], _held(epochs))
+            return reap(connection, epochs, now=now, grace=self._grace)
+
+    def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:
+        with self._link() as connection:
+            connection.execute(self._sql["report"], {"node": node, "fires": fires, "latency": Jsonb(latency)})
+
+    def _write(
+        self, connection: Connection, epochs: Epochs, statement: Callable[[], Cursor[TupleRow]]
+    ) -> Cursor[TupleRow]:
+        """One transaction in one round trip. The function that holds the epochs raises where one is stale, so the statement behind it never runs."""
+        with connection.pipeline(), connection.transaction():
+            connection.execute(self._sql["hold_epochs"], _held(epochs))
+            return statement()
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def _held(epochs: Epochs) -> dict[str, list[int]]:
+    return {"shards": list(epochs), "epochs": list(epochs.values())}

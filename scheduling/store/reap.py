@@ -1,0 +1,48 @@
+"""Ends runs whose lease is out: the worker is gone, or was frozen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from psycopg.rows import TupleRow
+
+from scheduling.core.fire import State
+from scheduling.core.identity import run_id
+from scheduling.core.retry import backoff
+from scheduling.store.connection import Connection
+from scheduling.store.statements import statements
+
+BATCH = 500
+
+
+def reap(connection: Connection, shards: Collection[int], *, now: datetime, grace: timedelta) -> int:
+    """Within the caller's transaction; returns how many. ``now`` is job time, ``grace`` real time beyond the lease."""
+    sql = statements("schedule")
+    rows = connection.execute(sql["expired"], {"shards": sorted(shards), "grace": grace, "limit": BATCH}).fetchall()
+    if rows:
+        ends = [_end(row, now) for row in rows]
+        connection.execute(sql["reap"], {column: [end[column] for end in ends] for column in ends[0]})
+    return len(rows)
+
+
+def _end(row: TupleRow, now: datetime) -> dict[str, Any]:
+    """The first retry is at once, later ones come with backoff; without attempts left it is dead."""
+    fire, _, scheduled_for, history_days, fence, attempt, max_attempts, holder, base_s, cap_s, deleted = row
+    dead = deleted or attempt >= max_attempts
+    wait = timedelta(0)
+    if attempt > 1:
+        wait = backoff(attempt - 1, base=timedelta(seconds=base_s), cap=timedelta(seconds=cap_s), rand=random.random)
+    return {
+        "ids": fire,
+        "scheduled_fors": scheduled_for,
+        "history_days": history_days,
+        "fences": fence,
+        "states": (State.DEAD if dead else State.RETRY_WAIT).value,
+        "reasons": "cancelled" if deleted else "attempts_exhausted" if dead else "lease_lost",
+        "wake_ats": None if dead else now + wait,
+        "run_ids": run_id(fire, fence),
+        "holders": holder,
+    }

@@ -1,0 +1,30 @@
+-- Stop 2: several pollers, no owners. What an owner has by its epoch, a poller has by the row locks of its transaction.
+
+-- name: adopt
+-- Once at a node's start: what a stop with owners left beyond its watermarks has no deadline yet.
+UPDATE scheduling_fire f SET claimed_until = clock_timestamp()
+FROM scheduling_shardprogress p
+WHERE p.shard_id = f.shard_id AND f.state = 'claimed' AND NOT f.confirmed AND f.claimed_until IS NULL
+  AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
+
+-- name: reclaim
+-- Claimed, and not confirmed in time: it may or may not be in a queue, so the fence is lifted.
+WITH late AS (
+    SELECT scheduled_for, id, history_days FROM scheduling_fire
+    WHERE state = 'claimed' AND claimed_until < clock_timestamp()
+    ORDER BY claimed_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), lifted AS (
+    UPDATE scheduling_fire f
+    SET fence = f.fence + 1, claimed_until = clock_timestamp() + %(claim_for)s::interval
+    FROM late
+    WHERE (f.scheduled_for, f.id, f.history_days) = (late.scheduled_for, late.id, late.history_days)
+    RETURNING f.*
+)
+SELECT {fire_columns} FROM lifted f {fire_work}
+
+-- name: confirm
+UPDATE scheduling_fire f SET confirmed = true, claimed_until = NULL
+FROM unnest(
+    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[]
+) AS r(id, scheduled_for, history_days, fence)
+WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days) AND f.fence = r.fence

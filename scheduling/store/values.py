@@ -1,0 +1,75 @@
+"""Values of the core as parameters of ``schedule.sql``: whole batches, a list for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from scheduling.core.effects import Settlement
+from scheduling.core.fire import Fire
+from scheduling.core.overlap import Predecessors
+from scheduling.core.planning import JobPlan
+from scheduling.store.connection import Connection
+from scheduling.store.statements import statements
+
+
+def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -> dict[str, Any]:
+    """``claim_for``: how long the broker may take to confirm, at the stop that has no watermarks."""
+    rows = [row for plan in plans for row in plan.rows]
+    fires = [row.fire for row in rows]
+    return {
+        "job_ids": [plan.due.work.job_id for plan in plans],
+        "versions": [plan.due.version for plan in plans],
+        "were": [plan.due.next_scheduled_for for plan in plans],
+        "next_fors": [plan.next_scheduled_for for plan in plans],
+        "next_ats": [plan.next_fire_at for plan in plans],
+        "problems": [plan.problem for plan in plans],
+        "fire_job_ids": [fire.work.job_id for fire in fires],
+        "fire_ats": [fire.fire_at for fire in fires],
+        "states": [row.state.value for row in rows],
+        "reasons": [str(row.reason) for row in rows],
+        "covers": [row.covers for row in rows],
+        "covers_tos": [row.covers_to for row in rows],
+        **_numbers(fires, claim_for),
+        **fire_keys(fires),
+    }
+
+
+def release_values(fires: Sequence[Fire], claim_for: timedelta | None = None) -> dict[str, Any]:
+    return fire_keys(fires) | _numbers(fires, claim_for)
+
+
+def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    return fire_keys([s.fire for s in settlements]) | {
+        "states": [s.state.value for s in settlements],
+        "reasons": [str(s.reason) for s in settlements],
+        "wake_ats": [s.wake_at for s in settlements],
+    }
+
+
+def fire_keys(fires: Sequence[Fire]) -> dict[str, Any]:
+    """What finds the rows of these fires, each in its partition, and says under which fence."""
+    return {
+        "ids": [fire.id for fire in fires],
+        "scheduled_fors": [fire.scheduled_for for fire in fires],
+        "history_days": [fire.work.history_days for fire in fires],
+        "fences": [fire.fence for fire in fires],
+    }
+
+
+def read_predecessors(connection: Connection, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
+    """What is unfinished ahead of each fire; one with nothing ahead is left out."""
+    values = fire_keys(fires) | {"job_ids": [fire.work.job_id for fire in fires]}
+    rows = connection.execute(statements("schedule")["predecessors"], values).fetchall()
+    return {fire: Predecessors(ahead, queued) for fire, ahead, queued in rows}
+
+
+def _numbers(fires: Sequence[Fire], claim_for: timedelta | None) -> dict[str, Any]:
+    """(epoch, seq), counted from 1; a fire without an owner has none."""
+    return {
+        "seq_epochs": [fire.epoch if fire.seq else None for fire in fires],
+        "seqs": [fire.seq or None for fire in fires],
+        "claim_for": claim_for,
+    }
