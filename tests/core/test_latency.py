@@ -81,6 +81,12 @@ def test_early_ones_count_as_no_latency() -> None:
     assert histogram_of([-0.2, -0.1]).quantile(0.5) == -0.1
 
 
+def test_everything_under_a_microsecond_shares_one_bucket() -> None:
+    histogram = histogram_of([1e-12, 1e-9, 1e-6, 1.0])
+    assert histogram.to_dict()["buckets"][:2] == [0, 3]
+    assert histogram.quantile(0.5) == 0
+
+
 def test_an_empty_histogram_has_no_quantile_rather_than_a_good_one() -> None:
     histogram = LatencyHistogram()
     assert (histogram.count, histogram.max, histogram.quantile(0.99)) == (0, None, None)
