@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scheduling.core.errors import FairbeatError
+from scheduling.core.errors import FairbeatError, InvalidField
 
 
 class RunDirInUse(FairbeatError):
@@ -17,9 +17,16 @@ class RunDirInUse(FairbeatError):
 
 @contextmanager
 def held(run_dir: Path) -> Iterator[None]:
-    """Hold `run_dir`, made where it is missing. Raises `RunDirInUse` at once where another process holds it."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with (run_dir / "lock").open("a+") as file:
+    """Hold `run_dir`, made where it is missing.
+
+    Raises `RunDirInUse` at once where another process holds it, `InvalidField` where this one may not write in it.
+    """
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        file = (run_dir / "lock").open("a+")
+    except OSError as error:
+        raise InvalidField("FAIRBEAT_RUN_DIR", str(run_dir), f"no run can keep its files there: {error}") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -66,6 +66,7 @@ def package(run_dir: Path) -> Iterator[str]:
     if not PROGRAM.exists():
         _install()
     folder = (run_dir / "rabbitmq").resolve()
+    process.end_leftover(folder / "pid", folder, signal.SIGTERM)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
     port, epmd_port = free_port(), free_port()
