@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 from django.db import connection
 
-from scheduling.core.identity import fire_id
+from scheduling.core.identity import fire_id, run_id
 from scheduling.models import Fire, Job, JobRun
 from scheduling.store import partitions
 
@@ -48,7 +48,7 @@ def add_fire(job: Job, scheduled_for: datetime = DAY, **values: Any) -> Fire:
 def add_run(fire: Fire, **values: Any) -> JobRun:
     """A succeeded first attempt of this fire, of one second, unless ``values`` say otherwise."""
     row: dict[str, Any] = {
-        "id": uuid4(),
+        "id": run_id(fire.id, fire.fence),
         "fence": fire.fence,
         "history_days": fire.history_days,
         "attempt": 1,

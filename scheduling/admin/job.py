@@ -1,0 +1,117 @@
+"""The pages of jobs: the list, and the form with what is coming and what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db import models
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from fairness.models import Tenant
+from scheduling.admin import wording
+from scheduling.admin.job_form import DurationField, JobForm
+from scheduling.admin.paging import BoundedPaginator
+from scheduling.models import Fire, Job
+
+TENANTS_SHOWN = 100
+FIRES_SHOWN = 10
+
+if TYPE_CHECKING:
+    JobModelAdmin = admin.ModelAdmin[Job]
+else:
+    JobModelAdmin = admin.ModelAdmin
+
+
+class TenantFilter(admin.SimpleListFilter):
+    """By slug: ``?tenant=acme`` works for every tenant, also for those beyond the first ones that are listed."""
+
+    title = "tenant"
+    parameter_name = "tenant"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(slug, slug) for slug in Tenant.objects.values_list("slug", flat=True)[:TENANTS_SHOWN]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(tenant__slug=self.value()) if self.value() else queryset
+
+
+@admin.register(Job)
+class JobAdmin(JobModelAdmin):
+    form = JobForm
+    formfield_overrides = {models.DurationField: {"form_class": DurationField}}
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_display = ("named", "tenant", "task", "schedule_words", "next_run", "state", "lane")
+    list_display_links = ("named",)
+    list_filter = (TenantFilter, "kind", "lane")
+    list_select_related = ("tenant",)
+    search_fields = ("name",)
+    search_help_text = "The beginning of a job's name."
+    sortable_by = ()
+    save_on_top = True
+    readonly_fields = (
+        "id",
+        "next_run",
+        "state",
+        "latest_fires",
+        "shard_id",
+        "schedule_version",
+        "created_at",
+        "updated_at",
+    )
+    fieldsets = (
+        (None, {"fields": ("tenant", "name", "description")}),
+        ("What", {"fields": ("task", "args", "kwargs", "lane")}),
+        ("When", {"fields": ("kind", "cron", "tz", "every", "anchor", "at", "jitter")}),
+        (
+            "When it is late",
+            {"fields": ("misfire", "misfire_grace_s", "catch_up_limit", "catch_up_window", "expires_after")},
+        ),
+        ("While one runs", {"fields": ("overlap", "buffer_limit")}),
+        ("Attempts", {"fields": ("max_attempts", "retry_base", "retry_cap", "soft_timeout_s", "hard_timeout_s")}),
+    )
+    coming = ("Coming and gone", {"fields": ("state", "next_run", "latest_fires")})
+    about = ("About", {"fields": ("id", "shard_id", "schedule_version", "created_at", "updated_at")})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
+        return self.fieldsets if obj is None else (self.coming, *self.fieldsets, self.about)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        return super().get_queryset(request).filter(deleted_at=None)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
+    ) -> tuple[QuerySet[Job], bool]:
+        """By prefix, in one piece: names have spaces in them."""
+        return queryset.filter(name__startswith=search_term.strip()), False
+
+    @admin.display(description="job")
+    def named(self, job: Job) -> str:
+        return job.name or f"({job.id})"
+
+    @admin.display(description="schedule")
+    def schedule_words(self, job: Job) -> str:
+        return wording.schedule_words(job)
+
+    @admin.display(description="next run")
+    def next_run(self, job: Job) -> str | SafeString:
+        return wording.next_run(job)
+
+    @admin.display(description="state")
+    def state(self, job: Job) -> str:
+        return wording.state(job)
+
+    @admin.display(description="latest fires")
+    def latest_fires(self, job: Job) -> str | SafeString:
+        fires = list(Fire.objects.filter(job=job)[:FIRES_SHOWN])
+        rows = format_html_join(
+            "", "<li>{}: {} {}</li>", ((wording.fire_link(f), f.get_state_display(), f.reason) for f in fires)
+        )
+        everything = reverse("admin:scheduling_fire_changelist")
+        more = format_html('<a href="{}?job__id__exact={}&amp;when=all">all fires of this job</a>', everything, job.pk)
+        return format_html("<ul>{}<li>{}</li></ul>", rows, more) if fires else "none yet"

@@ -1,0 +1,83 @@
+"""The form of a job: all of the schedule on one page, and every refusal at the field that it is about.
+
+What is refused is decided by ``JobDefinition``, as everywhere. A field that the person did not touch keeps its stored
+value to the microsecond: a form shows instants to the second, and saving what it shows would edit the schedule.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from scheduling.core.definition import POLICY_FIELDS, JobDefinition, Kind, ScheduleFields
+from scheduling.core.durations import parse_go_duration
+from scheduling.core.errors import InvalidField
+from scheduling.models import Job, JobClock
+
+SCHEDULE_FIELDS = ("kind", "at", "every", "anchor", "cron", "tz")
+
+if TYPE_CHECKING:
+    JobModelForm = forms.ModelForm[Job]
+else:
+    JobModelForm = forms.ModelForm
+
+
+class DurationField(forms.DurationField):
+    """Takes ``1h30m`` and ``500ms`` beside Django's ``[days] hh:mm:ss``."""
+
+    def to_python(self, value: Any) -> timedelta | None:
+        if isinstance(value, str) and value.strip().endswith(("h", "m", "s")):
+            try:
+                return parse_go_duration(value.strip())
+            except InvalidField as problem:
+                raise ValidationError(problem.problem, code="invalid") from None
+        return super().to_python(value)
+
+
+class JobForm(JobModelForm):
+    class Meta:
+        model = Job
+        fields = (
+            "tenant",
+            "name",
+            "description",
+            "task",
+            *SCHEDULE_FIELDS,
+            *sorted(POLICY_FIELDS - {"name", "description"}),
+        )
+        help_texts = {
+            "every": "Interval: a length from 100 ms, as 1h30m, 90s, 500ms or 01:30:00.",
+            "anchor": "Interval: it fires at anchor + k × every (UTC). Empty: from now on.",
+            "at": "Once: the instant (UTC).",
+        }
+
+    def clean(self) -> dict[str, Any]:
+        values = self.cleaned_data
+        if not self.instance._state.adding:
+            values |= {n: getattr(self.instance, n) for n in values if n not in self.changed_data and n != "tenant"}
+        for name, empty in (("args", []), ("kwargs", {})):
+            if name in values and values[name] is None:
+                values[name] = empty
+        if not self.errors:
+            if values["kind"] == Kind.INTERVAL and values["anchor"] is None:
+                values["anchor"] = JobClock.objects.now()
+            self._check(values)
+        return values
+
+    def _check(self, values: dict[str, Any]) -> None:
+        try:
+            JobDefinition(
+                task=values["task"],
+                schedule=ScheduleFields(
+                    **{name: values[name] for name in SCHEDULE_FIELDS} | {"kind": Kind(values["kind"])}
+                ),
+                **{name: values[name] for name in POLICY_FIELDS},
+            )
+        except InvalidField as problem:
+            self.add_error(problem.field if problem.field in self.fields else None, problem.problem)
+        named = Job.objects.filter(tenant=values["tenant"], name=values["name"], deleted_at=None)
+        if values["name"] and named.exclude(pk=self.instance.pk).exists():
+            self.add_error("name", "This tenant has a job of this name already.")

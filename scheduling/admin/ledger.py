@@ -1,0 +1,110 @@
+"""The pages of fires and runs: history to read, never to edit. Each page reads few partitions.
+
+A fire or run is looked up by the millisecond in its id, in one partition. The lists show the last day of job time
+unless another stretch is asked for; the fires of one job are read by an index over all days.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from scheduling.admin import wording
+from scheduling.admin.read_only import ReadOnlyAdmin
+from scheduling.core.identity import idempotency_key, millisecond_of
+from scheduling.models import Fire, JobClock, JobRun
+
+
+class WhenFilter(admin.SimpleListFilter):
+    """By ``scheduled_for``, so that most partitions are left out."""
+
+    title = "time"
+    parameter_name = "when"
+    stretches = {None: timedelta(days=1), "week": timedelta(days=7)}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("week", "Last 7 days"), ("all", "All")]
+
+    def choices(self, changelist: Any) -> Any:
+        for choice in super().choices(changelist):
+            yield choice | {"display": "Last day"} if choice["query_string"].find("when=") < 0 else choice
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == "all":
+            return queryset
+        stretch = self.stretches.get(self.value(), self.stretches[None])
+        return queryset.filter(scheduled_for__gte=JobClock.objects.now() - stretch)
+
+
+class LedgerAdmin(ReadOnlyAdmin):
+    list_select_related = ("job", "tenant")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """From its own partition: the id carries the millisecond. None for what is no id of ours."""
+        try:
+            key = UUID(object_id)
+            start = millisecond_of(key)
+            end = start + timedelta(milliseconds=1)
+        except (ValueError, OverflowError):
+            return None
+        found = self.get_queryset(request).select_related("job", "tenant")
+        return found.filter(pk=key, scheduled_for__gte=start, scheduled_for__lt=end).first()
+
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return list(self.readonly_fields)
+
+    @admin.display(description="job")
+    def of_job(self, row: Fire | JobRun) -> str | SafeString:
+        return wording.job_link(row.job)
+
+
+@admin.register(Fire)
+class FireAdmin(LedgerAdmin):
+    list_display = ("scheduled_for", "of_job", "tenant", "state", "reason", "attempt", "started_at", "finished_at")
+    list_filter = (WhenFilter, "state")
+    readonly_fields = (
+        "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "reason", "attempt",
+        "max_attempts", "runs", "claimed_at", "wake_at", "started_at", "lease_until", "holder", "finished_at", "fence",
+        "covers", "covers_to", "schedule_version", "shard_id", "seq_epoch", "seq",
+    )  # fmt: skip
+
+    @admin.display(description="idempotency key")
+    def key(self, fire: Fire) -> str:
+        return idempotency_key(fire.job_id, fire.scheduled_for, fire.origin)
+
+    @admin.display(description="runs")
+    def runs(self, fire: Fire) -> str | SafeString:
+        runs = JobRun.objects.filter(
+            scheduled_for=fire.scheduled_for, history_days=fire.history_days, fire_id=fire.pk
+        ).order_by("attempt", "fence")
+        rows = format_html_join("", "<li>{}: {} after {}, {}</li>", (self._run_words(run) for run in runs))
+        return format_html("<ul>{}</ul>", rows) if rows else "none yet"
+
+    def _run_words(self, run: JobRun) -> tuple[str, ...]:
+        took = wording.duration(run.finished_at - run.started_at)
+        return wording.run_link(run, f"attempt {run.attempt}"), run.state, took, run.worker
+
+
+@admin.register(JobRun)
+class JobRunAdmin(LedgerAdmin):
+    list_display = ("started_at", "of_fire", "of_job", "tenant", "attempt", "state", "took", "worker", "error")
+    list_filter = (WhenFilter, "state")
+    readonly_fields = (
+        "id", "of_fire", "of_job", "tenant", "attempt", "fence", "state", "started_at", "finished_at", "took", "worker",
+        "holder", "result", "error", "traceback",
+    )  # fmt: skip
+
+    @admin.display(description="fire")
+    def of_fire(self, run: JobRun) -> SafeString:
+        return wording.fire_link(Fire(pk=run.fire_id, scheduled_for=run.scheduled_for))
+
+    @admin.display(description="took")
+    def took(self, run: JobRun) -> str:
+        return wording.duration(run.finished_at - run.started_at)

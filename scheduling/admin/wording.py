@@ -1,0 +1,87 @@
+"""How the pages say things: schedules in words, instants in a zone, links from row to row."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from scheduling.core.definition import Kind
+from scheduling.models import Fire, Job, JobRun
+
+_UNITS = (("day", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
+
+
+def schedule_words(job: Job) -> str:
+    match job.kind:
+        case Kind.ONCE:
+            return f"once, {instant(job.at)}"
+        case Kind.INTERVAL:
+            return f"every {duration(job.every)}"
+        case _:
+            return f"{job.cron} ({job.tz})"
+
+
+def duration(length: timedelta | None) -> str:
+    """In the largest unit that divides it: ``90 min``, ``7 days``, ``0.1 s``."""
+    if length is None:
+        return "-"
+    for unit, size in _UNITS:
+        count, rest = divmod(length, size)
+        if count and not rest:
+            return f"{count} {unit}{'s' if unit == 'day' and count != 1 else ''}"
+    return f"{length.total_seconds():g} s"
+
+
+def instant(moment: datetime | None) -> str:
+    """To the second, in UTC; with fractions where there are any."""
+    if moment is None:
+        return "-"
+    moment = moment.astimezone(UTC)
+    fraction = f"{moment:.%f}".rstrip("0") if moment.microsecond else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} UTC"
+
+
+def next_run(job: Job) -> str | SafeString:
+    """The next occurrence: in the job's zone, and in UTC."""
+    if job.problem:
+        return f"cannot be scheduled: {job.problem}"
+    if job.next_fire_at is None:
+        return "-"
+    if job.next_scheduled_for is None:
+        return "is being planned"
+    utc = instant(job.next_scheduled_for)
+    if job.tz == "UTC":
+        return utc
+    local = job.next_scheduled_for.astimezone(ZoneInfo(job.tz))
+    return format_html("{}<br>{}", f"{local:%a %Y-%m-%d %H:%M:%S %Z}", utc)
+
+
+def state(job: Job) -> str:
+    """One word; what is wrong comes before what is intended."""
+    if job.deleted_at:
+        return "deleted"
+    if job.problem:
+        return "broken"
+    if job.paused_at:
+        return "paused"
+    return "active" if job.next_fire_at else "finished"
+
+
+def job_link(job: Job) -> str | SafeString:
+    return f"{job} (deleted)" if job.deleted_at else _link("job", job, str(job))
+
+
+def fire_link(fire: Fire, text: str = "") -> SafeString:
+    return _link("fire", fire, text or instant(fire.scheduled_for))
+
+
+def run_link(run: JobRun, text: str) -> SafeString:
+    return _link("jobrun", run, text)
+
+
+def _link(model: str, row: Job | Fire | JobRun, text: str) -> SafeString:
+    return format_html('<a href="{}">{}</a>', reverse(f"admin:scheduling_{model}_change", args=[row.pk]), text)
