@@ -87,7 +87,7 @@ def main() -> None:
         return spec
 
     tally = Tally()
-    publisher = RabbitMQPublisher(options.url, origin="gen1@bench", ignore_result={}.get, queue_for=queue_for)
+    publisher = RabbitMQPublisher(options.url, origin="gen1@bench", ignore_result=lambda _: None, queue_for=queue_for)
     publisher.start(tally.report)
     try:
         tenants = works(options.queues)

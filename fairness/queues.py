@@ -61,6 +61,7 @@ class QueuePlan:
     prefix: str = "fairbeat"
     max_length: int = MAX_LENGTH
     delivery_limit: int = DELIVERY_LIMIT
+    _queues: dict[tuple[str, str], QueueSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _must_match("prefix", self.prefix, PREFIX)
@@ -82,10 +83,13 @@ class QueuePlan:
         return f"{self.prefix}.{tenant_slug}.{lane}.{self.version}"
 
     def queue(self, tenant_slug: str, lane: str) -> QueueSpec:
-        """The queue of a tenant's lane, with its dead letters."""
-        name = self.queue_name(tenant_slug, lane)
-        dead = self.dead_letters(lane)
-        return QueueSpec(name, self._arguments(dead), dead)
+        """The queue of a tenant's lane, with its dead letters. Asked for every message, so it is made once and kept."""
+        known = self._queues.get((tenant_slug, lane))
+        if known is None:
+            dead = self.dead_letters(lane)
+            known = QueueSpec(self.queue_name(tenant_slug, lane), self._arguments(dead), dead)
+            self._queues[tenant_slug, lane] = known
+        return known
 
     def dead_letters(self, lane: str) -> DeadLetters:
         """The dead-letter exchange and queue of a lane, shared by all tenants."""

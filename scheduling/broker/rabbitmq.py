@@ -84,7 +84,6 @@ class RabbitMQPublisher:
         self._first_attempt = threading.Event()
         self._stop_at: float | None = None
         self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
         self._is_awake = False
         self._lock = threading.Lock()  # guards the next two, which the dialling thread sees as well
         self._dialled: AmqpLink | Exception | None = None
@@ -113,12 +112,13 @@ class RabbitMQPublisher:
 
     def stop(self, *, timeout_s: float) -> None:
         """Sends what was handed over and waits for its confirms, ``timeout_s`` at most. May be called again."""
-        if self._thread is None:
+        if self._thread is None or self._stop_at is not None:
             return
-        if self._stop_at is None:
-            self._stop_at = time.monotonic() + timeout_s
+        self._stop_at = time.monotonic() + timeout_s
         self._wake()
         self._thread.join()
+        self._wake_reader.close()
+        self._wake_writer.close()
 
     @property
     def is_connected(self) -> bool:
@@ -168,7 +168,7 @@ class RabbitMQPublisher:
         elif not self._is_dialling and now_s >= self._dial_at:
             self._start_dialling()
         if not self.is_connected:
-            self._refuse_inbox()
+            self._refuse_waiting()
         self._tell()
 
     def _advance(self, session: Session, ready: set[Any], now_s: float) -> None:
@@ -247,7 +247,9 @@ class RabbitMQPublisher:
             self._backoff_s = min(2 * self._backoff_s, BACKOFF_MAX_S)
         self._first_attempt.set()
 
-    def _refuse_inbox(self) -> None:
+    def _refuse_waiting(self) -> None:
+        if self._session is not None:
+            self._session.drop_waiting()
         while self._inbox:
             self._outcomes.append(Outcome(self._inbox.popleft(), Verdict.UNSENT))
 
@@ -263,7 +265,7 @@ class RabbitMQPublisher:
         session, self._session = self._session, None
         if session is not None:
             session.abandon()
-        self._refuse_inbox()
+        self._refuse_waiting()
         self._first_attempt.set()
         self._tell()
         if session is not None:
