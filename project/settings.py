@@ -9,6 +9,7 @@
 | `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
 | `CELERY_DEFAULT_QUEUE` | where plain `apply_async` calls go | `fairbeat.default` |
 | `FAIRBEAT_STOP` | 1 to 3: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
+| `FAIRBEAT_QUEUE_PREFIX` | first part of the names of all queues | `fairbeat` |
 | `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
 | `DEBUG` | `1` shows tracebacks in the browser | off |
 | `ALLOWED_HOSTS` | comma-separated | loopback |
@@ -39,6 +40,7 @@ stop = os.environ.get("FAIRBEAT_STOP") or "3"
 SCHEDULING = {
     "STOP": int(stop) if stop.isdigit() else stop,  # a system check refuses what is no stop
     "SHARDS": 64,
+    "QUEUE_PREFIX": os.environ.get("FAIRBEAT_QUEUE_PREFIX") or "fairbeat",
 }
 
 INSTALLED_APPS = [

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from math import inf
 from uuid import UUID
 
@@ -42,8 +42,8 @@ from scheduling.core.effects import (
 )
 from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
 from scheduling.core.gates import Gates
-from scheduling.core.latency import LatencyHistogram
 from scheduling.core.judging import judge_fires, late_s
+from scheduling.core.latency import LatencyHistogram
 from scheduling.core.overlap import Decision, Predecessors, decide
 from scheduling.core.planning import DueJob, plan_job
 from scheduling.core.timing_wheel import TimingWheel
@@ -55,6 +55,7 @@ WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait fo
 REAP_S = 1.0
 RECORD_S = 0.05
 EXPIRE_S = 60.0
+IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
 BROKER = "broker"  # the gate of the connection itself
 
 
@@ -73,7 +74,7 @@ class Engine:
     def __init__(self, clock: Clock, limits: EngineLimits) -> None:
         self._clock, self._limits = clock, limits
         self._marks: dict[int, Watermark] = {}
-        self._recorded: dict[int, int] = {}
+        self._dirty: set[int] = set()  # shards whose mark has moved since it was recorded
         self._wheel: TimingWheel[Fire] = TimingWheel(int(clock.monotonic() * 1000))
         self._in_flight: dict[UUID, Fire] = {}
         self._counting: dict[UUID, Fire] = {}  # waits for the count of its predecessors
@@ -97,7 +98,6 @@ class Engine:
         self.drop(epochs)
         for shard, epoch in epochs.items():
             self._marks[shard] = Watermark(epoch)
-            self._recorded[shard] = 0
         for fire in recovered:
             self._marks[fire.work.shard].reserve(fire.seq)
             self._await(fire)
@@ -107,7 +107,7 @@ class Engine:
         """Forget these shards and all their fires: another node has them, or we must take them again."""
         for shard in shards:
             self._marks.pop(shard, None)
-            self._recorded.pop(shard, None)
+            self._dirty.discard(shard)
         self._wheel.remove_if(lambda fire: fire.work.shard in shards)
         for held in (self._in_flight, self._counting, self._settling):
             for key in [key for key, fire in held.items() if fire.work.shard in shards]:
@@ -145,7 +145,7 @@ class Engine:
     @property
     def drained(self) -> bool:
         """Nothing is in flight, and every watermark is recorded."""
-        return not (self._in_flight or self._settling or self._counting or self._recording or self._unrecorded())
+        return not (self._in_flight or self._settling or self._counting or self._recording or self._dirty)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -155,13 +155,19 @@ class Engine:
 
     def next_wake(self) -> float:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
-        if self._draining:
-            return self._record_at
-        wakes = [self._poll_at, self._wait_at, self._reap_at]
-        if self._unrecorded():
+        now = self._clock.monotonic()
+        if not self._marks or now >= self.lease_until:
+            return now + IDLE_S
+        wakes = [self._reap_at]
+        if self._dirty and not self._recording:
             wakes.append(self._record_at)
-        if (tick := self._wheel.next_deadline()) is not None:
-            wakes.append(tick / 1000)
+        if not self._draining:
+            if not self._claiming:
+                wakes.append(self._poll_at)
+            if not self._releasing:
+                wakes.append(self._wait_at)
+            if (tick := self._wheel.next_deadline()) is not None:
+                wakes.append(tick / 1000)
         return min(wakes)
 
     def advance(self) -> list[Effect]:
@@ -178,12 +184,11 @@ class Engine:
     def _polls(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         if not self._marks:
-            self._poll_at = self._reap_at = now + self._limits.poll_s
             return effects
-        if now >= self._poll_at:
+        if now >= self._poll_at and not self._claiming:
             self._poll_at = now + self._limits.poll_s
             room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._in_flight))
-            if not self._claiming and room > 0 and len(self._in_flight) < self._limits.backlog:
+            if room > 0 and len(self._in_flight) < self._limits.backlog:
                 self._claiming = True
                 until = self._clock.job_time(now + self._limits.window_s)
                 effects.append(ReadDue(self.shards, until, room))
@@ -207,7 +212,7 @@ class Engine:
         if not mine:
             self._claiming = False
             return []
-        if len(jobs) >= effect.limit:
+        if len(jobs) > effect.limit // 2:
             self._poll_at = 0.0  # there may be more: look again at once
         plans = [plan_job(job, until=effect.until, clock=self._clock, number=self._number) for job in mine]
         return [Claim(self._epochs({job.work.shard for job in mine}), plans)]
@@ -349,27 +354,24 @@ class Engine:
     # -- watermarks ---------------------------------------------------------------------------------------------
 
     def _record(self, now: float) -> list[Effect]:
-        if self._recording or now < self._record_at:
+        if self._recording or not self._dirty or now < self._record_at:
             return []
-        marks = self._unrecorded()
-        if not marks:
-            return []
+        marks = {shard: self._marks[shard].mark for shard in self._dirty}
+        self._dirty.clear()
         self._recording = True
         return [Record(self._epochs(marks), marks)]
 
-    def recorded(self, effect: Record) -> list[Effect]:
+    def recorded(self) -> list[Effect]:
         self._recording = False
         self._record_at = self._clock.monotonic() + RECORD_S
-        for shard, mark in effect.marks.items():
-            if shard in self._marks and self._marks[shard].epoch == effect.epochs[shard]:
-                self._recorded[shard] = mark
         return []
 
-    def _unrecorded(self) -> dict[int, int]:
-        return {shard: w.mark for shard, w in self._marks.items() if w.mark > self._recorded[shard]}
-
     def _done(self, fire: Fire) -> None:
-        self._marks[fire.work.shard].done(fire.seq)
+        mark = self._marks[fire.work.shard]
+        before = mark.mark
+        mark.done(fire.seq)
+        if mark.mark > before:
+            self._dirty.add(fire.work.shard)
 
     def _number(self, shard: int) -> tuple[int, int]:
         mark = self._marks[shard]

@@ -132,7 +132,7 @@ class Storekeeper:
                 return lambda: engine.settled(order)
             case Record(epochs, marks):
                 store.record(epochs, marks)
-                return lambda: engine.recorded(order)
+                return engine.recorded
             case Reap(epochs, now):
                 if reaped := store.reap(epochs, now=now):
                     logger.warning("%d runs outlived their lease and were ended", reaped)

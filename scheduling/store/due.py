@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, zip_longest
 from operator import itemgetter
@@ -12,32 +12,34 @@ from psycopg.rows import TupleRow
 
 from scheduling.core.planning import DueJob
 from scheduling.store.connection import Connection
-from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
+from scheduling.store.rows import NEXT_FIRE_AT, TENANT_ID, due_job_of
 
-HEADS = 8  # a read by tenant takes this part of its limit from each tenant of a shard
+SHARDS_IN_TURN = 8  # how many shards with a backlog one read visits
 
 
 class DueReader:
-    """Reads by shard while everything due fits; a shard with a backlog by tenant, until it is gone."""
+    """Reads by shard while everything due fits into one read; shards with a backlog in turns, by tenant, until it is gone."""
 
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql
-        self._flooded: frozenset[int] = frozenset()
+        self._flooded: list[int] = []  # the next in turn first
 
     def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
         """At most ``limit`` jobs whose next fire is not after ``until``."""
-        flooded = self._flooded & shards
-        rows = self._rows(connection, "due", shards - flooded, until, limit)
+        flooded = [shard for shard in self._flooded if shard in shards]
+        rows = self._rows(connection, "due", shards.difference(flooded), until, limit)
         if len(rows) >= limit:
-            flooded = shards
+            rows, flooded = [], [*flooded, *shards.difference(flooded)]
         if flooded:
-            heads = self._rows(connection, "due_by_tenant", flooded, until, max(1, limit // HEADS))
-            rows = [row for row in rows if row[SHARD] not in flooded] + heads
-            self._flooded = flooded if len(rows) >= limit else frozenset()
+            turn = flooded[:SHARDS_IN_TURN]
+            heads = self._rows(connection, "due_by_tenant", turn, until, limit)
+            rest = turn if len(heads) > limit // 2 else []
+            self._flooded = [*flooded[SHARDS_IN_TURN:], *rest]
+            rows += heads
         return [due_job_of(row) for row in in_turns(rows, limit, NEXT_FIRE_AT)]
 
     def _rows(
-        self, connection: Connection, name: str, shards: frozenset[int], until: datetime, limit: int
+        self, connection: Connection, name: str, shards: Collection[int], until: datetime, limit: int
     ) -> list[TupleRow]:
         if not shards:
             return []

@@ -8,30 +8,35 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.core.effects import Settlement
-from scheduling.core.fire import Fire
+from scheduling.core.fire import Fire, State
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import JobPlan
+from scheduling.store.arrays import instants, integers, uuids, words
 from scheduling.store.connection import Connection
 from scheduling.store.statements import statements
 
 
 def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -> dict[str, Any]:
-    """``claim_for``: how long the broker may take to confirm, at the stop that has no watermarks."""
+    """``claim_for``: how long the broker may take to confirm, at the stop that has no watermarks.
+
+    A column that says the usual of every row is left out (None): the statement knows the usual.
+    """
     rows = [row for plan in plans for row in plan.rows]
     fires = [row.fire for row in rows]
+    unusual = any(row.state is not State.CLAIMED for row in rows)
     return {
-        "job_ids": [plan.due.work.job_id for plan in plans],
-        "versions": [plan.due.version for plan in plans],
-        "were": [plan.due.next_scheduled_for for plan in plans],
-        "next_fors": [plan.next_scheduled_for for plan in plans],
-        "next_ats": [plan.next_fire_at for plan in plans],
-        "problems": [plan.problem for plan in plans],
-        "fire_job_ids": [fire.work.job_id for fire in fires],
-        "fire_ats": [fire.fire_at for fire in fires],
-        "states": [row.state.value for row in rows],
-        "reasons": [str(row.reason) for row in rows],
-        "covers": [row.covers for row in rows],
-        "covers_tos": [row.covers_to for row in rows],
+        "job_ids": uuids([plan.due.work.job_id for plan in plans]),
+        "versions": integers([plan.due.version for plan in plans]),
+        "were": instants([plan.due.next_scheduled_for for plan in plans]),
+        "next_fors": instants([plan.next_scheduled_for for plan in plans]),
+        "next_ats": instants([plan.next_fire_at for plan in plans]),
+        "problems": [plan.problem for plan in plans] if any(plan.problem for plan in plans) else None,
+        "fire_job_ids": uuids([fire.work.job_id for fire in fires]),
+        "fire_ats": instants([fire.fire_at for fire in fires]),
+        "states": words([row.state for row in rows]) if unusual else None,
+        "reasons": words([row.reason for row in rows]) if unusual else None,
+        "covers": integers([row.covers for row in rows]) if unusual else None,
+        "covers_tos": instants([row.covers_to for row in rows]) if unusual else None,
         **_numbers(fires, claim_for),
         **fire_keys(fires),
     }
@@ -43,25 +48,25 @@ def release_values(fires: Sequence[Fire], claim_for: timedelta | None = None) ->
 
 def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
     return fire_keys([s.fire for s in settlements]) | {
-        "states": [s.state.value for s in settlements],
-        "reasons": [str(s.reason) for s in settlements],
-        "wake_ats": [s.wake_at for s in settlements],
+        "states": words([s.state for s in settlements]),
+        "reasons": words([s.reason for s in settlements]),
+        "wake_ats": instants([s.wake_at for s in settlements]),
     }
 
 
 def fire_keys(fires: Sequence[Fire]) -> dict[str, Any]:
     """What finds the rows of these fires, each in its partition, and says under which fence."""
     return {
-        "ids": [fire.id for fire in fires],
-        "scheduled_fors": [fire.scheduled_for for fire in fires],
-        "history_days": [fire.work.history_days for fire in fires],
-        "fences": [fire.fence for fire in fires],
+        "ids": uuids([fire.id for fire in fires]),
+        "scheduled_fors": instants([fire.scheduled_for for fire in fires]),
+        "history_days": integers([fire.work.history_days for fire in fires]),
+        "fences": integers([fire.fence for fire in fires]),
     }
 
 
 def read_predecessors(connection: Connection, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
     """What is unfinished ahead of each fire; one with nothing ahead is left out."""
-    values = fire_keys(fires) | {"job_ids": [fire.work.job_id for fire in fires]}
+    values = fire_keys(fires) | {"job_ids": uuids([fire.work.job_id for fire in fires])}
     rows = connection.execute(statements("schedule")["predecessors"], values).fetchall()
     return {fire: Predecessors(ahead, queued) for fire, ahead, queued in rows}
 
@@ -69,7 +74,7 @@ def read_predecessors(connection: Connection, fires: Sequence[Fire]) -> dict[UUI
 def _numbers(fires: Sequence[Fire], claim_for: timedelta | None) -> dict[str, Any]:
     """(epoch, seq), counted from 1; a fire without an owner has none."""
     return {
-        "seq_epochs": [fire.epoch if fire.seq else None for fire in fires],
-        "seqs": [fire.seq or None for fire in fires],
+        "seq_epochs": integers([fire.epoch if fire.seq else None for fire in fires]),
+        "seqs": integers([fire.seq or None for fire in fires]),
         "claim_for": claim_for,
     }

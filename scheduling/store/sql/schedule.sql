@@ -16,7 +16,7 @@ j.next_fire_at
 -- Owners need none. (Stop 2 has no owners: FOR UPDATE SKIP LOCKED.)
 
 -- name: due
--- Each shard's earliest, by index. A shard that fills its limit has a backlog, and is read again by due_by_tenant.
+-- Each shard's earliest, by index.
 SELECT {due_columns}
 FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
@@ -25,31 +25,38 @@ CROSS JOIN LATERAL (
     ORDER BY next_fire_at LIMIT %(limit)s {row_lock}
 ) AS j
 JOIN fairness_tenant t ON t.id = j.tenant_id
+LIMIT %(limit)s
 
 -- name: due_by_tenant
--- Beside one tenant's flood: a skip scan over the tenants of each shard, then the heads of each. Never a sort of the backlog.
-WITH RECURSIVE waiting(shard, tenant_id) AS (
+-- Beside one tenant's flood: a skip scan over the tenants of each shard, then an equal number of heads of each that has
+-- something due. Never a sort of the backlog.
+WITH RECURSIVE present(shard, tenant_id) AS (
     SELECT owned.shard, (
         SELECT tenant_id FROM scheduling_job
         WHERE shard_id = owned.shard AND next_fire_at IS NOT NULL
         ORDER BY shard_id, tenant_id LIMIT 1)
     FROM unnest(%(shards)s::smallint[]) AS owned(shard)
     UNION ALL
-    SELECT w.shard, (
+    SELECT p.shard, (
         SELECT tenant_id FROM scheduling_job
-        WHERE shard_id = w.shard AND tenant_id > w.tenant_id AND next_fire_at IS NOT NULL
+        WHERE shard_id = p.shard AND tenant_id > p.tenant_id AND next_fire_at IS NOT NULL
         ORDER BY shard_id, tenant_id LIMIT 1)
-    FROM waiting w WHERE w.tenant_id IS NOT NULL
+    FROM present p WHERE p.tenant_id IS NOT NULL
+), waiting AS MATERIALIZED (
+    SELECT p.shard, p.tenant_id FROM present p
+    WHERE (
+        SELECT next_fire_at FROM scheduling_job
+        WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND next_fire_at IS NOT NULL
+        ORDER BY next_fire_at LIMIT 1) <= %(until)s
 )
 SELECT {due_columns}
 FROM waiting w
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_job
     WHERE shard_id = w.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
-    ORDER BY next_fire_at LIMIT %(limit)s {row_lock}
+    ORDER BY next_fire_at LIMIT (SELECT 1 + %(limit)s / count(*) FROM waiting) {row_lock}
 ) AS j
 JOIN fairness_tenant t ON t.id = j.tenant_id
-WHERE w.tenant_id IS NOT NULL
 
 -- name: claim
 -- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
@@ -61,7 +68,7 @@ WITH plan AS (
     ) AS p(job_id, version, was, next_for, next_at, problem)
 ), advanced AS (
     UPDATE scheduling_job j
-    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem
+    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = coalesce(p.problem, '')
     FROM plan p
     WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
       AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
@@ -72,9 +79,9 @@ INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
     state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, finished_at)
 SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
-    CASE WHEN a.paused THEN 'skipped' ELSE o.state END,
-    CASE WHEN a.paused THEN 'paused' ELSE o.reason END,
-    a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, o.covers, o.covers_to,
+    CASE WHEN a.paused THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
+    CASE WHEN a.paused THEN 'paused' ELSE coalesce(o.reason, '') END,
+    a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, coalesce(o.covers, 1), o.covers_to,
     CASE WHEN a.paused OR o.state = 'skipped' THEN clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
