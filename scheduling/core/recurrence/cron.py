@@ -7,19 +7,18 @@ or shows it twice (options ``gap`` and ``fold``). This is the rule of Debian's c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from typing import TypeVar
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.recurrence.cron_days import DayMatch
 from scheduling.core.recurrence.cron_plan import compiled
-from scheduling.core.recurrence.schedule import utc
+from scheduling.core.recurrence.schedule import option, utc
 from scheduling.core.recurrence.timeline import Fold, Gap, Timeline
 from scheduling.core.recurrence.zones import zone
 
-_Option = TypeVar("_Option", bound=StrEnum)
+_HASHED = re.compile(r"(?:^|[\s,])[Hh]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,9 @@ class Cron:
         if not isinstance(self.expression, str):
             raise InvalidField("cron", self.expression, "is not text")
         zone(self.tz)
-        day_match = _option("day_match", DayMatch, self.day_match)
-        gap, fold = _option("gap", Gap, self.gap), _option("fold", Fold, self.fold)
-        key = self.key if "H" in self.expression.upper() else ""  # the same timeline for all where nothing is hashed
+        day_match = option("day_match", DayMatch, self.day_match)
+        gap, fold = option("gap", Gap, self.gap), option("fold", Fold, self.fold)
+        key = self.key if _HASHED.search(self.expression) else ""  # the same timeline for all where nothing is hashed
         line = compiled(self.expression, key, day_match, gap, fold, self.tz)
         for name, value in (("day_match", day_match), ("gap", gap), ("fold", fold), ("line", line)):
             object.__setattr__(self, name, value)
@@ -56,10 +55,3 @@ class Cron:
     def __reduce__(self) -> tuple[type[Cron], tuple[str, ...]]:
         """Pickled by what was said, so that the copy shares its timeline."""
         return type(self), (self.expression, self.tz, self.key, self.day_match, self.gap, self.fold)
-
-
-def _option(name: str, kind: type[_Option], value: str) -> _Option:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidField(name, value, f"is not one of {', '.join(kind)}") from None

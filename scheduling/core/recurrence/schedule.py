@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from scheduling.core.errors import InvalidField
+
+Option = TypeVar("Option", bound=StrEnum)
 
 
 class Schedule(Protocol):
@@ -35,6 +38,14 @@ def utc(field: str, moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise InvalidField(field, moment, "lies outside the years 1 to 9999 in UTC") from None
+
+
+def option(field: str, kind: type[Option], value: str) -> Option:
+    """The member of an enum that a text names. Raises InvalidField, naming ``field``."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidField(field, value, f"is not one of {', '.join(kind)}") from None
 
 
 def occurrences(schedule: Schedule, *, after: datetime, until: datetime) -> Iterator[datetime]:
