@@ -1,8 +1,8 @@
-"""Identifiers: sortable ones for jobs, deterministic ones for fires.
+"""Identifiers: sortable ones for jobs, deterministic ones for fires and runs.
 
-A fire's id is a UUIDv8: the milliseconds of ``scheduled_for`` in front (as in a UUIDv7, so that the day, and with it the
-partition, can be told from the id alone), then a hash of (job, ``scheduled_for`` in microseconds, origin). The same occurrence has the same id on
-every node, for ever; it is the Celery task id of every attempt.
+A fire's id is a UUIDv8: the milliseconds of ``scheduled_for`` in front (as in a UUIDv7, so that the day, and with it
+the partition, can be told from the id alone), then a hash of (job, ``scheduled_for`` in microseconds, origin). The
+same occurrence has the same id on every node, for ever; it is the Celery task id of every attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def uuid7() -> UUID:
     """A new time-ordered identifier (RFC 9562, version 7). The wall clock only orders it; nothing is decided by it."""
     millis = time.time_ns() // 1_000_000
     random = secrets.randbits(74)
-    return UUID(int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random >> 62) << 64 | _VARIANT | random & (1 << 62) - 1)
+    return UUID(
+        int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random >> 62) << 64 | _VARIANT | random & (1 << 62) - 1
+    )
 
 
 def fire_id(job_id: UUID, scheduled_for: datetime, origin: str = "") -> UUID:
@@ -30,6 +32,13 @@ def fire_id(job_id: UUID, scheduled_for: datetime, origin: str = "") -> UUID:
     at_us = micros(scheduled_for)
     digest = int.from_bytes(blake2b(b"%b%d%b" % (job_id.bytes, at_us, origin.encode()), digest_size=10).digest())
     head = (at_us // 1000 & 0xFFFF_FFFF_FFFF) << 80 | 0x8 << 76 | (digest >> 62 & 0xFFF) << 64
+    return UUID(int=head | _VARIANT | digest & (1 << 62) - 1)
+
+
+def run_id(fire: UUID, fence: int) -> UUID:
+    """The id of a fire's run under a fence: the fire's milliseconds in front, so that it tells the same partition."""
+    digest = int.from_bytes(blake2b(b"%b%d" % (fire.bytes, fence), digest_size=10).digest())
+    head = fire.int >> 80 << 80 | 0x8 << 76 | (digest >> 62 & 0xFFF) << 64
     return UUID(int=head | _VARIANT | digest & (1 << 62) - 1)
 
 

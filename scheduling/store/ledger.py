@@ -1,0 +1,196 @@
+"""The ledger in Postgres, over the Django connection of the calling thread.
+
+Acquire, complete and fail are one round trip each when nothing is wrong; the reason of a refusal takes one more. A
+connection that turns out to be broken outside a transaction is made anew and the statement sent again, once: each may
+be repeated by its holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, connections
+
+from scheduling.core.errors import FairbeatError, LeaseLost
+from scheduling.core.fire import State
+from scheduling.core.identity import run_id
+from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
+from scheduling.store.statements import statements
+
+RESULT_LIMIT = 1_000  # characters that the history keeps
+ERROR_LIMIT = 2_000
+TRACEBACK_LIMIT = 16_000  # of its end, where the cause is
+ROUNDS = 3  # acquire, refused, and claimed under the same fence when read: it changed in between
+
+_SETTLED = (State.SUCCEEDED, State.SKIPPED, State.DEAD)
+_JUDGED = {  # reasons of a settled row that this acquire, or an earlier one of the same message, may have written
+    "paused": Refusal.PAUSED,
+    "superseded": Refusal.SUPERSEDED,
+    "expired": Refusal.EXPIRED,
+    "cancelled": Refusal.DELETED,
+}
+
+Row = tuple[Any, ...]
+
+
+class PostgresLedger:
+    """The ``Ledger`` on the database ``using``; ``lease`` is real time."""
+
+    def __init__(self, using: str, *, lease: timedelta) -> None:
+        self.using = using
+        self._lease = lease
+
+    def acquire(self, delivery: Delivery) -> Acquired | Refused:
+        for _ in range(ROUNDS):
+            row = self._one("acquire", _named(delivery) | {"lease": self._lease})
+            if row is not None:
+                reason, attempt, max_attempts, exclusive, retry_base, retry_cap = row
+                if reason:
+                    return Refused(_JUDGED[reason])
+                return Acquired(
+                    delivery=delivery,
+                    attempt=attempt,
+                    max_attempts=max_attempts,
+                    exclusive=exclusive,
+                    retry_base=retry_base,
+                    retry_cap=retry_cap,
+                )
+            refusal = _refusal(delivery, self._one("standing", _named(delivery)))
+            if refusal is not None:
+                return Refused(refusal)
+        raise FairbeatError(f"fire {delivery.fire_id}: is claimed whenever it is read, and never when it is acquired")
+
+    def heartbeat(self, deliveries: Collection[Delivery]) -> set[UUID]:
+        if not deliveries:
+            return set()
+        renewed = {holder for (holder,) in self._all("heartbeat", _many(deliveries) | {"lease": self._lease})}
+        missing = [delivery for delivery in deliveries if delivery.holder not in renewed]
+        if not missing:
+            return set()
+        kept = {holder for (holder,) in self._all("still_mine", _many(missing))}
+        return {delivery.holder for delivery in missing} - kept
+
+    def complete(self, acquired: Acquired, *, worker: str, result: str) -> None:
+        run = _run(acquired, "succeeded", worker=worker) | {"result": _kept(result, RESULT_LIMIT)}
+        row = self._one("complete_exclusive" if acquired.exclusive else "complete", run)
+        if row is not None and row[0] == 1:
+            return
+        if not _is_completed(acquired.delivery, self._one("standing", _named(acquired.delivery))):
+            raise _lost(acquired.delivery)
+
+    def fail(self, acquired: Acquired, failure: Failure, *, worker: str, delay: timedelta) -> State:
+        delivery = acquired.delivery
+        run = _run(acquired, "failed", worker=worker) | {
+            "error": _kept(failure.error, ERROR_LIMIT),
+            "traceback": _kept(failure.traceback[-TRACEBACK_LIMIT:], TRACEBACK_LIMIT),
+            "delay": delay,
+        }
+        row = self._one("fail_exclusive" if acquired.exclusive else "fail", run)
+        if row is not None:
+            return State(row[0])
+        if _is_completed(delivery, self._one("standing", _named(delivery))):
+            return State.SUCCEEDED
+        written = self._one("ended_run", run)
+        if written is None:
+            raise _lost(delivery)
+        return State.DEAD if acquired.attempt >= acquired.max_attempts else State.RETRY_WAIT
+
+    def is_completed(self, delivery: Delivery) -> bool:
+        return _is_completed(delivery, self._one("standing_locked", _named(delivery)))
+
+    def bury(self, delivery: Delivery, reason: str) -> bool:
+        return self._one("bury", _named(delivery) | {"reason": reason}) is not None
+
+    def close(self) -> None:
+        """Close the calling thread's connection; it is made anew when it is needed."""
+        connections[self.using].close()
+
+    def _one(self, name: str, values: dict[str, Any]) -> Row | None:
+        rows = self._all(name, values)
+        return rows[0] if rows else None
+
+    def _all(self, name: str, values: dict[str, Any]) -> list[Row]:
+        connection = connections[self.using]
+        try:
+            return self._execute(name, values)
+        except (OperationalError, InterfaceError):
+            if connection.in_atomic_block:
+                raise
+        connection.close()
+        return self._execute(name, values)
+
+    def _execute(self, name: str, values: dict[str, Any]) -> list[Row]:
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(statements("ledger")[name], values)
+            return cursor.fetchall()
+
+
+def _named(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "fire_id": delivery.fire_id,
+        "job_id": delivery.job_id,
+        "scheduled_for": delivery.scheduled_for,
+        "history_days": delivery.history_days,
+        "fence": delivery.fence,
+        "holder": delivery.holder,
+    }
+
+
+def _many(deliveries: Collection[Delivery]) -> dict[str, Any]:
+    return {
+        "earliest": min(d.scheduled_for for d in deliveries),
+        "latest": max(d.scheduled_for for d in deliveries),
+        "fire_ids": [d.fire_id for d in deliveries],
+        "scheduled_fors": [d.scheduled_for for d in deliveries],
+        "history_days": [d.history_days for d in deliveries],
+        "fences": [d.fence for d in deliveries],
+        "holders": [d.holder for d in deliveries],
+    }
+
+
+def _run(acquired: Acquired, state: str, *, worker: str) -> dict[str, Any]:
+    delivery = acquired.delivery
+    return _named(delivery) | {
+        "run_id": run_id(delivery.fire_id, delivery.fence),
+        "run_state": state,
+        "worker": worker,
+        "result": "",
+        "error": "",
+        "traceback": "",
+    }
+
+
+def _refusal(delivery: Delivery, row: Row | None) -> Refusal | None:
+    """Why the fire of this row could not be acquired; None where it could be now."""
+    if row is None:
+        return Refusal.GONE
+    state, reason, fence, _, has_job = row
+    if fence != delivery.fence:
+        return Refusal.STALE_FENCE
+    if state == State.RUNNING:
+        return Refusal.RUNNING
+    if state in _SETTLED:
+        return Refusal.DONE
+    if state in (State.PARKED, State.RETRY_WAIT):
+        return Refusal.PAUSED if reason == "paused" else Refusal.WAITING
+    return None if has_job else Refusal.DELETED
+
+
+def _is_completed(delivery: Delivery, row: Row | None) -> bool:
+    return row is not None and row[0] == State.SUCCEEDED and (row[2], row[3]) == (delivery.fence, delivery.holder)
+
+
+def _lost(delivery: Delivery) -> LeaseLost:
+    return LeaseLost(
+        f"fire {delivery.fire_id}: holder {delivery.holder} with fence {delivery.fence} holds it no longer; "
+        "its end was not written"
+    )
+
+
+def _kept(text: str, limit: int) -> str:
+    """Text as Postgres can store it: no NUL, no lone surrogate, not too long."""
+    plain = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"

@@ -1,0 +1,147 @@
+-- What a worker reads and writes. Every write names the fire's row by its whole primary key, so that one partition is
+-- touched, and carries fence and holder. Statements of a worker run outside a transaction, but for the completion in ctx.commit().
+
+-- name: row
+f.scheduled_for = %(scheduled_for)s AND f.id = %(fire_id)s AND f.history_days = %(history_days)s
+
+-- name: held
+{row} AND f.fence = %(fence)s AND f.holder = %(holder)s AND f.state = 'running'
+
+-- name: acquire
+-- The lock on the job waits for a pause, an edit or a delete in flight (they hold it FOR UPDATE), and is read as they left it;
+-- it does not wait for a claim. What may not run is settled by the same statement. A fire that was started before is not skipped:
+-- its owner gets it back, and keeps it until the job is resumed.
+WITH job AS MATERIALIZED (
+    SELECT id, paused_at, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
+        CASE WHEN paused_at IS NOT NULL OR expires_after IS NOT NULL THEN fairbeat_job_now() END AS now
+    FROM scheduling_job WHERE id = %(job_id)s
+    FOR KEY SHARE
+)
+UPDATE scheduling_fire f
+SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_at) = (
+    SELECT
+        CASE WHEN verdict = '' THEN 'running' WHEN f.attempt = 0 THEN 'skipped' WHEN verdict = 'paused' THEN 'retry_wait' ELSE 'dead' END,
+        verdict,
+        CASE WHEN verdict = '' AND f.state = 'claimed' THEN f.attempt + 1 ELSE f.attempt END,
+        CASE WHEN verdict = '' THEN %(holder)s::uuid END,
+        CASE WHEN verdict = '' AND f.state = 'claimed' THEN clock_timestamp() ELSE f.started_at END,
+        CASE WHEN verdict = '' THEN clock_timestamp() + %(lease)s::interval END,
+        CASE WHEN verdict = 'paused' AND f.attempt > 0 THEN job.now END,
+        CASE WHEN verdict <> '' AND (verdict <> 'paused' OR f.attempt = 0) THEN clock_timestamp() END
+    FROM (SELECT CASE
+        WHEN f.state = 'running' THEN ''
+        WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
+        WHEN f.origin = '' AND job.paused_at IS NOT NULL THEN 'paused'
+        WHEN f.attempt > 0 THEN ''
+        WHEN f.origin = '' AND f.schedule_version < job.schedule_version AND job.schedule_changed_at < f.scheduled_for THEN 'superseded'
+        WHEN f.fire_at + job.expires_after <= job.now THEN 'expired'
+        ELSE '' END AS verdict) AS judged
+)
+FROM job
+WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s
+  AND (f.state = 'claimed' OR f.state = 'running' AND f.holder = %(holder)s)
+RETURNING f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap
+
+-- name: standing
+SELECT f.state, f.reason, f.fence, f.holder, EXISTS (SELECT FROM scheduling_job j WHERE j.id = f.job_id) FROM scheduling_fire f WHERE {row}
+
+-- name: standing_locked
+SELECT f.state, f.reason, f.fence, f.holder, true FROM scheduling_fire f WHERE {row} FOR UPDATE
+
+-- name: between
+f.scheduled_for BETWEEN %(earliest)s AND %(latest)s
+
+-- name: named
+unnest(
+    %(scheduled_fors)s::timestamptz[], %(fire_ids)s::uuid[], %(history_days)s::smallint[], %(fences)s::integer[], %(holders)s::uuid[]
+) AS m(scheduled_for, id, history_days, fence, holder)
+JOIN scheduling_fire f ON (f.scheduled_for, f.id, f.history_days) = (m.scheduled_for, m.id, m.history_days)
+    AND f.fence = m.fence AND f.holder = m.holder
+
+-- name: heartbeat
+-- A row that is locked, perhaps by its own task's open transaction, must not hold up the others. With the bounds the planner
+-- leaves alone the days on which none of these fires is.
+WITH mine AS (
+    SELECT f.scheduled_for, f.id, f.history_days FROM {named} WHERE f.state = 'running' AND {between}
+    FOR NO KEY UPDATE OF f SKIP LOCKED
+)
+UPDATE scheduling_fire f SET lease_until = clock_timestamp() + %(lease)s::interval
+FROM mine
+WHERE (f.scheduled_for, f.id, f.history_days) = (mine.scheduled_for, mine.id, mine.history_days) AND {between}
+RETURNING f.holder
+
+-- name: still_mine
+-- Of those that were not renewed: which are still this holder's, running or just ended by it.
+SELECT f.holder FROM {named} WHERE {between}
+
+-- name: record_run
+INSERT INTO scheduling_jobrun (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
+    holder, worker, started_at, finished_at, result, error, traceback)
+SELECT %(run_id)s, e.id, %(fence)s, e.job_id, e.tenant_id, e.history_days, e.scheduled_for, e.attempt, %(run_state)s,
+    %(holder)s, %(worker)s, e.started_at, greatest(clock_timestamp(), e.started_at), %(result)s, %(error)s, %(traceback)s
+FROM ended e
+
+-- name: wake_next
+-- The end of a run that may not overlap: the first that waits for its turn is due now, and its owner hears of it.
+, woken AS (
+    UPDATE scheduling_fire s SET wake_at = fairbeat_job_now()
+    FROM (
+        SELECT w.scheduled_for, w.id, w.history_days
+        FROM scheduling_fire w
+        WHERE w.job_id = %(job_id)s AND w.history_days = %(history_days)s AND w.exclusive
+          AND w.state = 'parked' AND w.reason = 'overlap' AND EXISTS (SELECT FROM ended)
+        ORDER BY w.scheduled_for, w.id LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS next
+    WHERE (s.scheduled_for, s.id, s.history_days) = (next.scheduled_for, next.id, next.history_days)
+    RETURNING s.shard_id
+), hinted AS (
+    SELECT pg_notify('fairbeat', shard_id::text) FROM woken
+)
+
+-- name: succeed
+UPDATE scheduling_fire f
+SET state = 'succeeded', reason = '', lease_until = NULL, finished_at = greatest(clock_timestamp(), f.started_at)
+WHERE {held}
+RETURNING f.*
+
+-- name: complete
+-- The timeout is for ctx.commit(), where this is the last statement before the COMMIT: a worker that freezes or vanishes here
+-- must not leave the outcome in doubt for long. It ends with the transaction.
+WITH ended AS ({succeed}), run AS ({record_run})
+SELECT count(*), set_config('idle_in_transaction_session_timeout', '5s', true) FROM ended
+
+-- name: complete_exclusive
+WITH ended AS ({succeed}), run AS ({record_run}) {wake_next}
+SELECT count(*), set_config('idle_in_transaction_session_timeout', '5s', true), (SELECT count(*) FROM hinted) FROM ended
+
+-- name: end_attempt
+UPDATE scheduling_fire f
+SET state = CASE WHEN f.attempt < f.max_attempts THEN 'retry_wait' ELSE 'dead' END,
+    reason = CASE WHEN f.attempt < f.max_attempts THEN 'failed' ELSE 'attempts_exhausted' END,
+    fence = f.fence + 1, holder = NULL, lease_until = NULL,
+    wake_at = CASE WHEN f.attempt < f.max_attempts THEN fairbeat_job_now() + %(delay)s::interval END,
+    finished_at = CASE WHEN f.attempt < f.max_attempts THEN NULL ELSE clock_timestamp() END
+WHERE {held}
+RETURNING f.*
+
+-- name: hint_retry
+(SELECT count(pg_notify('fairbeat', e.shard_id::text)) FROM ended e WHERE e.state = 'retry_wait' AND %(delay)s::interval <= '2 s')
+
+-- name: fail
+WITH ended AS ({end_attempt}), run AS ({record_run})
+SELECT e.state, {hint_retry} FROM ended e
+
+-- name: fail_exclusive
+WITH ended AS ({end_attempt}), run AS ({record_run}) {wake_next}
+SELECT e.state, {hint_retry}, (SELECT count(*) FROM hinted) FROM ended e
+
+-- name: ended_run
+SELECT f.state FROM scheduling_jobrun r
+JOIN scheduling_fire f ON {row}
+WHERE r.scheduled_for = %(scheduled_for)s AND r.id = %(run_id)s AND r.history_days = %(history_days)s AND r.holder = %(holder)s
+
+-- name: bury
+UPDATE scheduling_fire f SET state = 'dead', reason = %(reason)s, finished_at = clock_timestamp()
+WHERE {row} AND f.fence = %(fence)s AND f.state = 'claimed'
+RETURNING f.id

@@ -1,0 +1,92 @@
+"""Renews the leases of all fires that run in this process: one thread, one statement, one connection of its own.
+
+Invariants: a fire is renewed by itself and only until its hard timeout, so that what a killed or stuck run left behind
+ends; a fire is told that it is lost when another has it, never because the database did not answer. The thread starts
+with the first fire (a forked child has its own), ends when nothing has run for a while, and never keeps the process
+from exiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.db import Error
+
+from scheduling.store.ledger import PostgresLedger
+from scheduling.worker.context import JobContext
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """``every_s`` is a third of the lease: two renewals may fail before it is out."""
+
+    def __init__(
+        self, ledger: PostgresLedger, *, every_s: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ledger = ledger
+        self._every_s = every_s
+        self._monotonic = monotonic
+        self._changed = threading.Condition()  # guards all below
+        self._kept: dict[UUID, tuple[JobContext, float]] = {}  # by holder; monotonic second of the hard timeout
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def keeping(self, context: JobContext, *, hard_timeout_s: float) -> Iterator[None]:
+        """Renew the lease of this fire inside the block, for ``hard_timeout_s`` at most."""
+        holder = context.fired.delivery.holder
+        with self._changed:
+            self._kept[holder] = context, self._monotonic() + hard_timeout_s
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="fairbeat-heartbeat", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._kept.pop(holder, None)
+                self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            while self._wait_for_beat():
+                self.beat()
+            self._ledger.close()
+
+    def _wait_for_work(self) -> bool:
+        """False when there has been none for as long as a beat takes: the thread ends."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._kept, self._every_s):
+                return True
+            self._thread = None
+            return False
+
+    def _wait_for_beat(self) -> bool:
+        """False when nothing runs any more."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: not self._kept, self._every_s)
+
+    def beat(self) -> None:
+        """Renew once."""
+        contexts = self._within_timeout()
+        try:
+            lost = self._ledger.heartbeat([context.fired.delivery for context in contexts])
+        except Error as error:
+            log.warning("the leases of %d running fires could not be renewed, trying again: %s", len(contexts), error)
+            self._ledger.close()
+            return
+        for context in contexts:
+            if context.fired.delivery.holder in lost and not context.lost:
+                log.warning("fire %s: the lease was lost while it ran; another worker may run it", context.fire_id)
+                context.mark_lost()
+
+    def _within_timeout(self) -> list[JobContext]:
+        with self._changed:
+            now = self._monotonic()
+            return [context for context, until in self._kept.values() if now < until]

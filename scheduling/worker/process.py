@@ -1,0 +1,35 @@
+"""What the tasks of one process share: the ledger and the heartbeat. Made at the first fire, and anew after a fork."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+
+from scheduling.store.ledger import PostgresLedger
+from scheduling.worker.heartbeat import Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    ledger: PostgresLedger
+    heartbeat: Heartbeat
+    lease_s: float  # real
+
+
+@cache
+def worker_process() -> WorkerProcess:
+    """Raises ValueError for settings that cannot be."""
+    from django.conf import settings
+    from django.db import router
+
+    from scheduling.conf import scheduling_settings
+    from scheduling.models import Fire
+
+    lease_s = scheduling_settings(settings).FIRE_LEASE_S
+    ledger = PostgresLedger(router.db_for_write(Fire), lease=timedelta(seconds=lease_s))
+    return WorkerProcess(ledger, Heartbeat(ledger, every_s=lease_s / 3), lease_s)
+
+
+os.register_at_fork(after_in_child=worker_process.cache_clear)
