@@ -24,7 +24,7 @@ class Proxy:
         self._answers_pass.set()
         self._is_refusing = False
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._sent = 0  # bytes to the broker
+        self.sent = 0  # bytes that the broker got
         self._changed = threading.Condition()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -35,11 +35,10 @@ class Proxy:
     def release_answers(self) -> None:
         self._answers_pass.set()
 
-    def wait_until_sent(self, more: int, *, timeout_s: float = 10) -> None:
-        """Wait until the broker got `more` further bytes."""
+    def wait_until_sent(self, total: int, *, timeout_s: float = 10) -> None:
+        """Wait until the broker got `total` bytes, of all connections together."""
         with self._changed:
-            goal = self._sent + more
-            assert self._changed.wait_for(lambda: self._sent >= goal, timeout_s)
+            assert self._changed.wait_for(lambda: self.sent >= total, timeout_s), f"{self.sent} of {total} bytes"
 
     def inject(self, data: bytes) -> None:
         """Say something to the client in the broker's name; only between two frames, so when all is quiet."""
@@ -85,7 +84,7 @@ class Proxy:
             if not _write(broker, data):
                 break
             with self._changed:
-                self._sent += len(data)
+                self.sent += len(data)
                 self._changed.notify_all()
         _shut(broker)
 

@@ -78,6 +78,14 @@ def test_a_run_that_has_acquired_still_takes_its_place(
     assert outcomes.publish(publisher, fires(1)) == {Verdict.NACKED: 1}
 
 
+def test_a_run_that_ended_makes_room(publisher: InProcessPublisher, runs: Runs, outcomes: Outcomes) -> None:
+    runs.may_acquire.set()
+    runs.may_end.set()
+    publisher.publish(fires(5))
+    outcomes.wait(5)
+    outcomes.publish_until(publisher, Verdict.CONFIRMED)
+
+
 def test_stop_waits_for_runs_to_end(publisher: InProcessPublisher, runs: Runs, outcomes: Outcomes) -> None:
     batch = fires(5)
     publisher.publish(batch)

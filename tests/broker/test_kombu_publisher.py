@@ -70,9 +70,10 @@ def test_a_connection_that_breaks_loses_the_batch_in_flight_and_is_made_anew(
         publisher = make(proxy.url, batch=10)
         publisher.start(outcomes.report)
         outcomes.publish(publisher, fires(1))
+        before = proxy.sent
         proxy.hold_answers()
         publisher.publish(fires(25))
-        proxy.wait_until_sent(10 * 500)
+        proxy.wait_until_sent(before + 10 * 500)
         proxy.cut(refuse=True)
         assert outcomes.wait(26) == {Verdict.CONFIRMED: 1, Verdict.LOST: 10, Verdict.UNSENT: 15}
         assert outcomes.publish(publisher, fires(3)) == {Verdict.UNSENT: 3}
@@ -88,9 +89,10 @@ def test_stop_gives_up_on_a_broker_that_does_not_answer(make: Make, outcomes: Ou
         publisher = make(proxy.url, batch=10)
         publisher.start(outcomes.report)
         outcomes.publish(publisher, fires(1))
+        before = proxy.sent
         proxy.hold_answers()
         publisher.publish(fires(25))
-        proxy.wait_until_sent(10 * 500)
+        proxy.wait_until_sent(before + 10 * 500)
         publisher.stop(timeout_s=0.1)
         assert outcomes.verdicts == {Verdict.CONFIRMED: 1, Verdict.LOST: 10, Verdict.UNSENT: 15}
     finally:

@@ -124,9 +124,10 @@ def test_a_connection_that_breaks_loses_what_is_open_and_is_made_anew(
     publisher = rabbitmq_publisher(proxy.url)
     publisher.start(outcomes.report)
     outcomes.publish(publisher, fires(1))
+    before = proxy.sent
     proxy.hold_answers()
     publisher.publish(batch := fires(300))
-    proxy.wait_until_sent(300 * 700)
+    proxy.wait_until_sent(before + 300 * 700)
     proxy.cut(refuse=True)
     assert outcomes.wait(301) == {Verdict.CONFIRMED: 1, Verdict.LOST: 300}
     assert outcomes.per_fire()[batch[0].id] == 1
@@ -142,9 +143,10 @@ def test_fires_beyond_the_window_are_unsent_when_the_connection_breaks(
     publisher = rabbitmq_publisher(proxy.url, window=10)
     publisher.start(outcomes.report)
     outcomes.publish(publisher, fires(1))
+    before = proxy.sent
     proxy.hold_answers()
     publisher.publish(fires(25))
-    proxy.wait_until_sent(10 * 700)
+    proxy.wait_until_sent(before + 10 * 700)
     proxy.cut()
     assert outcomes.wait(26) == {Verdict.CONFIRMED: 1, Verdict.LOST: 10, Verdict.UNSENT: 15}
 
@@ -155,8 +157,10 @@ def test_stop_gives_up_on_a_broker_that_does_not_answer(
     publisher = rabbitmq_publisher(proxy.url, window=10)
     publisher.start(outcomes.report)
     outcomes.publish(publisher, fires(1))
+    before = proxy.sent
     proxy.hold_answers()
     publisher.publish(fires(25))
+    proxy.wait_until_sent(before + 10 * 700)
     publisher.stop(timeout_s=0.2)
     assert outcomes.verdicts == {Verdict.CONFIRMED: 1, Verdict.LOST: 10, Verdict.UNSENT: 15}
 
@@ -177,7 +181,7 @@ def test_an_idle_connection_is_kept_alive_by_heartbeats(
     publisher = rabbitmq_publisher(proxy.url, heartbeat_s=1)
     publisher.start(outcomes.report)
     outcomes.publish(publisher, fires(1))
-    proxy.wait_until_sent(8 * 8)  # eight heartbeats: four intervals, twice what the broker would tolerate
+    proxy.wait_until_sent(proxy.sent + 8 * 8)  # eight heartbeats: four intervals, twice what the broker would tolerate
     assert outcomes.publish(publisher, fires(1)) == {Verdict.CONFIRMED: 1}
     assert proxy.connections == 1
 
