@@ -3,11 +3,12 @@
     python -m benchmarks.fire_path --rate 10000 --seconds 20
     python -m benchmarks.fire_path --rate 100 --seconds 20
 
-Method: ``rate`` jobs with an interval of a second, spread over that second and over ``tenants``, in a database made for the run; one scheduler
-node as a process of its own, with the default settings of stop 3. The jobs name a plain Celery task (they are sent, and nobody runs them); the queues are purged every
-second, because a Python consumer drains slower than the scheduler fires. A fire counts when its watermark is recorded in Postgres: fsync and
-synchronous_commit are as the server has them (both are printed). Latency is (confirmed - due), from the node's own histogram.
-The last line is JSON.
+Method: ``rate`` jobs with an interval of a second, spread over that second and over ``tenants``, in a database made
+for the run; one scheduler node as a process of its own, with the default settings of stop 3. The jobs name a plain
+Celery task (they are sent, and nobody runs them); the queues are purged every second, because a Python consumer
+drains slower than the scheduler fires. A fire counts when its watermark is recorded in Postgres: fsync and
+synchronous_commit are as the server has them (both are printed). Latency is (confirmed - due), from the node's own
+histogram. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ from scheduling.node.poller import Poller
 from scheduling.store.connection import connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.postgres import PostgresStore
-from scheduling.worker.in_process import run_fire
 
 
 class Runnable(Protocol):
@@ -88,6 +87,8 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
 def build_publisher(settings: SchedulingSettings) -> Publisher:
     """In-process at stop 1; RabbitMQ where the broker is one; kombu for any other broker."""
     if settings.STOP is Stop.ONE:
+        from scheduling.worker.in_process import run_fire  # the other stops run nothing here
+
         return InProcessPublisher(run_fire, threads=settings.THREADS, capacity=settings.THREADS * 8)
     plan = queue_plan(settings)
 

@@ -84,7 +84,8 @@ def problems(settings: Any) -> Iterator[str]:
             or not isinstance(value, int if KEYS[name].type == "int" else int | float)
             or value <= 0
         ):
-            yield f"SCHEDULING[{name!r}] {value!r}: is not a {'whole ' if KEYS[name].type == 'int' else ''}number above 0"
+            kind = "whole number" if KEYS[name].type == "int" else "number"
+            yield f"SCHEDULING[{name!r}] {value!r}: is not a {kind} above 0"
     lease, renew = given.get("LEASE_S", 2.0), given.get("RENEW_S", 0.5)
     if isinstance(lease, int | float) and isinstance(renew, int | float) and renew > lease / 2:
         yield f"SCHEDULING['RENEW_S'] {renew!r}: a lease of {lease:g} s must be renewed at least twice within it"

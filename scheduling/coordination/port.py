@@ -23,7 +23,9 @@ class Coordinator(Protocol):
         """Become a member. A node of the same id that died is replaced."""
 
     def renew(self) -> Assignment:
-        """Extend the lease, and say which shards to own. A shard whose living owner is another node is not in ``mine``."""
+        """Extend the lease, and say which shards to own. A shard whose living owner is another node is not in
+        ``mine``.
+        """
 
     def release(self, shards: Collection[int]) -> None:
         """These shards were drained: others may have them."""

@@ -1,8 +1,8 @@
 """Leases in Postgres: a row for each node, written and judged by the database's clock.
 
-A node that lives renews its row; the others see it, and all compute the same assignment by rendezvous hashing. A shard
-whose owner is alive stays with it until it is released, so a hand-over has no gap in which two nodes act, and a dead node's shards
-are free when its lease is out.
+A node that lives renews its row; the others see it, and all compute the same assignment by rendezvous hashing. A
+shard whose owner is alive stays with it until it is released, so a hand-over has no gap in which two nodes act, and a
+dead node's shards are free when its lease is out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Two times, and what joins them.
 
-*Real* time drives everything that protects us: leases, windows, polls, timeouts, latency. It is read as monotonic seconds.
-*Job* time is what schedules are written in: occurrences, jitter, backoff, expiry. It is an aware UTC datetime.
+*Real* time drives everything that protects us: leases, windows, polls, timeouts, latency. It is read as monotonic
+seconds. *Job* time is what schedules are written in: occurrences, jitter, backoff, expiry. It is an aware UTC
+datetime.
 
 A time-lapse maps one to the other, so that a day of schedule can be played in a minute::
 

@@ -1,14 +1,18 @@
 """What a person says of a job, checked: the one way in for the ORM, the importer, ``@job`` and the admin.
 
-Pure. A definition that exists is valid: everything that can be refused is refused here, by an error that names the field.
+Pure. A definition that exists is valid: everything that can be refused is refused here, by an error that names the
+field.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
@@ -18,7 +22,10 @@ from scheduling.core.recurrence import Cron, Interval, Once, Schedule
 PAYLOAD_LIMIT = 256 * 1024  # bytes of JSON; one oversized frame would cost a whole batch its connection
 NAME_LIMIT = 200
 TASK_LIMIT = 255
+DESCRIPTION_LIMIT = 10_000
 INT32_MAX = 2**31 - 1
+
+Check = Callable[[str, Any], Any]  # (field, value) -> the value to keep; raises InvalidField
 
 
 class Kind(StrEnum):
@@ -38,23 +45,31 @@ class ScheduleFields:
     cron: str = ""
     tz: str = "UTC"
 
-    def build(self, key: str = "") -> Schedule:
-        """``key`` is the job's stable identity, over which ``H`` in a cron expression is spread.
+    def build(self, job_id: UUID | None = None) -> Schedule:
+        """An ``H`` in a cron expression is spread over the job's identity.
 
         Raises InvalidField.
         """
         match self.kind:
             case Kind.ONCE:
-                return Once(required("at", self.at))
+                return Once(_required("at", self.at))
             case Kind.INTERVAL:
-                return Interval(required("every", self.every), required("anchor", self.anchor))
+                return Interval(_required("every", self.every), _required("anchor", self.anchor))
             case Kind.CRON:
-                return Cron(self.cron, tz=self.tz, key=key)
+                return _cron(self.cron, self.tz, str(job_id) if "H" in self.cron.upper() else "")
+
+
+@lru_cache(maxsize=10_000)
+def _cron(expression: str, tz: str, key: str) -> Cron:
+    """Jobs share expressions: a thousand real ones have two hundred."""
+    return Cron(expression, tz=tz, key=key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
-    """A job before it is a row. ``args`` and ``kwargs`` are JSON values; times are aware; durations are job time unless named ``_s``."""
+    """A job before it is a row. ``args`` and ``kwargs`` are JSON values; times are aware; durations are job time
+    unless named ``_s``.
+    """
 
     task: str
     schedule: ScheduleFields
@@ -77,32 +92,27 @@ class JobDefinition:
     hard_timeout_s: float = 3600.0
     expires_after: timedelta | None = None
 
+    args_json: str = field(init=False, repr=False, compare=False)
+    kwargs_json: str = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         _text("task", self.task, TASK_LIMIT)
         if not self.task.strip():
             raise InvalidField("task", self.task, "a job needs the name of a Celery task, such as 'shop.tasks.charge'")
         _text("name", self.name, NAME_LIMIT)
-        _text("description", self.description, 10_000)
-        _json(self.args, self.kwargs)
-        for name, enum in (("lane", Lane), ("misfire", MisfirePolicy), ("overlap", OverlapPolicy)):
-            _member(self, name, enum)
-        _duration("jitter", self.jitter, at_least=timedelta(0))
-        _number("misfire_grace_s", self.misfire_grace_s, above=0)
-        _number("catch_up_limit", self.catch_up_limit, above=0, whole=True)
-        _duration("catch_up_window", self.catch_up_window, at_least=timedelta(0))
-        _number("buffer_limit", self.buffer_limit, above=0, whole=True)
-        _number("max_attempts", self.max_attempts, above=0, whole=True)
-        _duration("retry_base", self.retry_base, at_least=timedelta(0))
-        _duration("retry_cap", self.retry_cap, at_least=self.retry_base)
-        _number("hard_timeout_s", self.hard_timeout_s, above=0)
-        if self.soft_timeout_s is not None:
-            _number("soft_timeout_s", self.soft_timeout_s, above=0)
-            if self.soft_timeout_s > self.hard_timeout_s:
-                raise InvalidField(
-                    "soft_timeout_s", self.soft_timeout_s, f"is above hard_timeout_s ({self.hard_timeout_s:g})"
-                )
-        if self.expires_after is not None:
-            _duration("expires_after", self.expires_after, at_least=timedelta(milliseconds=1))
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not _DEFAULTS[name]:
+                object.__setattr__(self, name, check(name, value))
+        if self.retry_cap < self.retry_base:
+            raise InvalidField("retry_cap", self.retry_cap, f"is below retry_base ({self.retry_base})")
+        if self.soft_timeout_s is not None and self.soft_timeout_s > self.hard_timeout_s:
+            raise InvalidField(
+                "soft_timeout_s", self.soft_timeout_s, f"is above hard_timeout_s ({self.hard_timeout_s:g})"
+            )
+        args, kwargs = _json(self.args, self.kwargs)
+        object.__setattr__(self, "args_json", args)
+        object.__setattr__(self, "kwargs_json", kwargs)
         self.schedule.build()
 
     @classmethod
@@ -119,74 +129,117 @@ class JobDefinition:
 
     def columns(self) -> dict[str, Any]:
         """The values of the job's row that a person decides."""
-        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "schedule"}
+        row = {name: getattr(self, name) for name in OWN_FIELDS}
         row.update({f.name: getattr(self.schedule, f.name) for f in fields(self.schedule)})
         return row
 
 
-POLICY_FIELDS = frozenset(f.name for f in fields(JobDefinition)) - {"task", "schedule"}
+OWN_FIELDS = tuple(f.name for f in fields(JobDefinition) if f.init and f.name != "schedule")
+POLICY_FIELDS = frozenset(OWN_FIELDS) - {"task"}
+_DEFAULTS = {f.name: f.default for f in fields(JobDefinition)}
 
 
-def required(name: str, value: Any) -> Any:
+def _required(name: str, value: Any) -> Any:
     if value is None:
         raise InvalidField(name, value, "is needed for this kind of schedule")
     return value
 
 
-def _defined(
-    cls: type[JobDefinition], task: str, schedule: ScheduleFields, policy: dict[str, Any]
-) -> JobDefinition:
-    for name in policy:
+def _defined(cls: type[JobDefinition], task: str, schedule: ScheduleFields, policy: dict[str, Any]) -> JobDefinition:
+    for name, value in policy.items():
         if name not in POLICY_FIELDS:
-            raise InvalidField(name, policy[name], f"no such option; there are {', '.join(sorted(POLICY_FIELDS))}")
+            raise InvalidField(name, value, f"no such option; there are {', '.join(sorted(POLICY_FIELDS))}")
     return cls(task=task, schedule=schedule, **policy)
 
 
-def _text(name: str, value: Any, limit: int) -> None:
+def _text(name: str, value: Any, limit: int) -> str:
     if not isinstance(value, str):
         raise InvalidField(name, value, "is not text")
     if len(value) > limit:
         raise InvalidField(name, value, f"is longer than {limit} characters")
     if "\x00" in value:
         raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
+    return value
 
 
-def _json(args: Any, kwargs: Any) -> None:
+def _json(args: Any, kwargs: Any) -> tuple[str, str]:
     if not isinstance(args, list | tuple):
         raise InvalidField("args", args, "is not a list")
     if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
         raise InvalidField("kwargs", kwargs, "is not an object with text keys")
-    size = 0
-    for name, value in (("args", args), ("kwargs", kwargs)):
-        try:
-            text = canonical_json(value)
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise InvalidField(name, value, f"is not JSON: {problem}") from problem
-        if "\\u0000" in text:
-            raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
-        size += len(text)
-    if size > PAYLOAD_LIMIT:
+    texts = _json_text("args", args), _json_text("kwargs", kwargs)
+    if (size := sum(map(len, texts))) > PAYLOAD_LIMIT:
         raise InvalidField("args", args, f"arguments take {size} bytes of JSON, more than {PAYLOAD_LIMIT}")
+    return texts
 
 
-def _member(definition: JobDefinition, name: str, enum: type[StrEnum]) -> None:
-    value = getattr(definition, name)
+def _json_text(name: str, value: Any) -> str:
     try:
-        object.__setattr__(definition, name, enum(value))
-    except ValueError:
-        raise InvalidField(name, value, f"is not one of {', '.join(enum)}") from None
+        text = canonical_json(value)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InvalidField(name, value, f"is not JSON: {problem}") from problem
+    if "\\u0000" in text:
+        raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
+    return text
 
 
-def _number(name: str, value: Any, *, above: float, whole: bool = False) -> None:
-    kind = int if whole else (int, float)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidField(name, value, "is not a whole number" if whole else "is not a number")
-    if not above < value <= INT32_MAX:
-        raise InvalidField(name, value, f"is not above {above:g} and up to {INT32_MAX}")
+def _member(enum: type[StrEnum]) -> Check:
+    def check(name: str, value: Any) -> StrEnum:
+        try:
+            return enum(value)
+        except ValueError:
+            raise InvalidField(name, value, f"is not one of {', '.join(enum)}") from None
+
+    return check
 
 
-def _duration(name: str, value: Any, *, at_least: timedelta) -> None:
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidField(name, value, "is not a number")
+    if not 0 < value <= INT32_MAX:
+        raise InvalidField(name, value, f"is not above 0 and up to {INT32_MAX}")
+    return value
+
+
+def _whole(name: str, value: Any) -> float:
+    if not isinstance(value, int):
+        raise InvalidField(name, value, "is not a whole number")
+    return _number(name, value)
+
+
+def _duration(name: str, value: Any) -> timedelta:
     if not isinstance(value, timedelta):
         raise InvalidField(name, value, "is not a timedelta")
-    if value < at_least:
-        raise InvalidField(name, value, f"is below {at_least}")
+    if value < timedelta(0):
+        raise InvalidField(name, value, "is negative")
+    return value
+
+
+def _expiry(name: str, value: Any) -> timedelta | None:
+    expiry = None if value is None else _duration(name, value)
+    if expiry is not None and not expiry:
+        raise InvalidField(name, value, "is not above zero")
+    return expiry
+
+
+def _soft(name: str, value: Any) -> float | None:
+    return None if value is None else _number(name, value)
+
+
+_CHECKS: dict[str, Check] = {
+    "description": lambda name, value: _text(name, value, DESCRIPTION_LIMIT),
+    "lane": _member(Lane),
+    "jitter": _duration,
+    "misfire": _member(MisfirePolicy),
+    "misfire_grace_s": _number,
+    "catch_up_limit": _whole,
+    "catch_up_window": _duration,
+    "overlap": _member(OverlapPolicy),
+    "buffer_limit": _whole,
+    "max_attempts": _whole,
+    "retry_base": _duration,
+    "retry_cap": _duration,
+    "soft_timeout_s": _soft,
+    "hard_timeout_s": _number,
+    "expires_after": _expiry,
+}

@@ -106,7 +106,9 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class TakeAgain:
-    """The outcome of a write is unknown: take these shards over again, with a new epoch. Answered by ``Engine.taken``."""
+    """The outcome of a write is unknown: take these shards over again, with a new epoch. Answered by
+    ``Engine.taken``.
+    """
 
     shards: frozenset[int]
 

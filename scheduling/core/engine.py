@@ -1,7 +1,7 @@
 """A node's decisions: events in, effects out.
 
-The engine owns the shards' watermarks, the timing wheel, and every fire between claim and confirm. It reads time from its
-clock alone, never sleeps, dials or writes; so a simulation can drive the real code. One thread calls it.
+The engine owns the shards' watermarks, the timing wheel, and every fire between claim and confirm. It reads time from
+its clock alone, never sleeps, dials or writes; so a simulation can drive the real code. One thread calls it.
 
 ::
 
@@ -10,9 +10,9 @@ clock alone, never sleeps, dials or writes; so a simulation can drive the real c
     taken (after a take-over) ───────────────────────────────┘     ├─ CountPredecessors -> predecessors_counted
                                                                     └─ Settle (parked, skipped) -> settled -> watermark
 
-Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``, and not before; nothing is
-published unless this node's lease is in force and it holds the fire's epoch; whatever waits over ``TURN_S`` for its turn is parked, so that it does
-not hold the watermark.
+Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``,
+and not before; nothing is published unless this node's lease is in force and it holds the fire's epoch; whatever
+waits over ``TURN_S`` for its turn is parked, so that it does not hold the watermark.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Engine:
                 del held[key]
 
     def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
-        """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others that it
-        would have written are taken over again.
+        """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others that
+        it would have written are taken over again.
         """
         self.drop(stale)
         match effect:

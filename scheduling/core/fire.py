@@ -11,7 +11,9 @@ from scheduling.core.identity import idempotency_key
 
 
 class State(StrEnum):
-    """The stored states of a fire. *Published* and *sent* are never stored: they are ``claimed`` at or below the watermark."""
+    """The stored states of a fire. *Published* and *sent* are never stored: they are ``claimed`` at or below the
+    watermark.
+    """
 
     CLAIMED = "claimed"
     PARKED = "parked"
@@ -76,7 +78,9 @@ class Work:
 
 @dataclass(slots=True)
 class Fire:
-    """One claimed occurrence in a node's memory. ``epoch`` and ``seq`` say where its confirm belongs; ``fence`` who may run it."""
+    """One claimed occurrence in a node's memory. ``epoch`` and ``seq`` say where its confirm belongs; ``fence`` who
+    may run it.
+    """
 
     work: Work
     id: UUID

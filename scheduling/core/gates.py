@@ -1,4 +1,6 @@
-"""Back-pressure: a gate that a broker's refusal closes, for 50 ms at first, doubling to a second while refusals go on."""
+"""Back-pressure: a gate that a broker's refusal closes, for 50 ms at first, doubling to a second while refusals go
+on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The second judgement: fires that were claimed in time, and then waited beyond their grace for their first publication."""
+"""The second judgement: fires that were claimed in time, and then waited beyond their grace for their first
+publication.
+"""
 
 from __future__ import annotations
 

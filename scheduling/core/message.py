@@ -21,6 +21,7 @@ KEEP = "fb_keep"  # days of history: with SCHEDULED_FOR it names the partition o
 JOB_NAME = "periodic_task_name"  # as Celery beat's: django-celery-results stores it
 
 EMBED = '{"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
+_ENCODER = json.JSONEncoder(allow_nan=False)
 REPR_LIMIT = 1024  # characters of argsrepr and kwargsrepr, which only logs and monitors read
 
 
@@ -80,4 +81,4 @@ def body(args: str, kwargs: str) -> bytes:
 def canonical_json(value: object) -> str:
     """JSON as Celery writes it: default separators, ASCII only; ``nan`` and infinities are refused (they are not
     JSON)."""
-    return json.dumps(value, allow_nan=False)
+    return _ENCODER.encode(value)

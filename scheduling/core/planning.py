@@ -1,7 +1,7 @@
 """From due jobs to a claim: which occurrences get a row, what each row says, and where each job's schedule goes next.
 
-Pure. The store writes a plan in one transaction, and only for jobs that are still as they were read; so nothing here has to be
-undone when a plan does not go through.
+Pure. The store writes a plan in one transaction, and only for jobs that are still as they were read; so nothing here
+has to be undone when a plan does not go through.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class DueJob:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A fire to insert: ``claimed``, or ``skipped`` with its reason. ``covers`` occurrences up to ``covers_to`` share it."""
+    """A fire to insert: ``claimed``, or ``skipped`` with its reason. ``covers`` occurrences up to ``covers_to`` share
+    it.
+    """
 
     fire: Fire
     state: State = State.CLAIMED
@@ -57,8 +59,8 @@ class JobPlan:
 def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Callable[[int], tuple[int, int]]) -> JobPlan:
     """All occurrences of a job whose ``fire_at`` is not after ``until`` (job time), judged by its misfire policy.
 
-    ``number`` gives the next (epoch, seq) of a shard. A schedule that can no longer be read does not stop the shard: the
-    plan puts the job aside, with the reason.
+    ``number`` gives the next (epoch, seq) of a shard. A schedule that can no longer be read does not stop the shard:
+    the plan puts the job aside, with the reason.
     """
     try:
         walk = _Walk(due, until)
@@ -77,7 +79,7 @@ class _Walk:
 
     def __init__(self, due: DueJob, until: datetime) -> None:
         self._due, self._until = due, until
-        self._schedule: Schedule = due.schedule.build(str(due.work.job_id))
+        self._schedule: Schedule = due.schedule.build(due.work.job_id)
         self.next_scheduled_for = due.next_scheduled_for or self._schedule.next_after(due.changed_at)
         self.next_fire_at: datetime | None = None
 
@@ -101,7 +103,7 @@ def _candidates(walk: _Walk, clock: Clock) -> Iterator[Candidate]:
 def _rows(
     judgement: Judgement, due: DueJob, clock: Clock, number: Callable[[int], tuple[int, int]]
 ) -> Iterator[PlannedRow]:
-    schedule = due.schedule.build(str(due.work.job_id)) if due.jitter else None
+    schedule = due.schedule.build(due.work.job_id) if due.jitter else None
     claimed_at = clock.monotonic()
 
     def row(scheduled_for: datetime) -> Fire:

@@ -122,6 +122,7 @@ class Migration(migrations.Migration):
                 (
                     "problem",
                     models.TextField(
+                        db_default="",
                         default="",
                         editable=False,
                         help_text="Why it cannot be scheduled; empty: nothing is wrong.",

@@ -8,8 +8,9 @@
     running   -attempts exhausted-> dead
     claimed | parked, never started -policy-> skipped(reason)
 
-The table is partitioned by time-to-live class and by UTC day of ``scheduled_for``, so its primary key holds both; Django
-knows the id alone. Look a fire up with ``Fire.objects.by_id()``, which reads one partition: the id carries the millisecond.
+The table is partitioned by time-to-live class and by UTC day of ``scheduled_for``, so its primary key holds both;
+Django knows the id alone. Look a fire up with ``Fire.objects.by_id()``, which reads one partition: the id carries the
+millisecond.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class FireQuerySet(models.QuerySet["Fire"]):
 
 
 class Fire(models.Model):
-    """Unique on (job, ``scheduled_for``, ``origin``); every later change of state is a conditional UPDATE that carries the fence."""
+    """Unique on (job, ``scheduled_for``, ``origin``); every later change of state is a conditional UPDATE that
+    carries the fence.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
     job = models.ForeignKey(

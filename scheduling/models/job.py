@@ -1,9 +1,10 @@
 """Jobs: what is to be run, when, for whom, under which policies.
 
 Two kinds of columns live in a row. What a person decides is written by ``save()``. The bookkeeping of the schedule
-(``BOOKKEEPING``) is written by the owner of the shard alone; ``save()`` leaves it out, so that a form that was open for an hour cannot turn
-the schedule back. A change of the schedule by whatever way (``save()``, ``update()``, SQL) is noticed by a trigger: it
-raises ``schedule_version``, empties ``next_scheduled_for`` and makes the row due, and its owner plans it anew within a poll.
+(``BOOKKEEPING``) is written by the owner of the shard alone; ``save()`` leaves it out, so that a form that was open
+for an hour cannot turn the schedule back. A change of the schedule by whatever way (``save()``, ``update()``, SQL) is
+noticed by a trigger: it raises ``schedule_version``, empties ``next_scheduled_for`` and makes the row due, and its
+owner plans it anew within a poll.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from django.db import models, router
 from django.db.models.lookups import Exact
 
 from fairness.models import Tenant
-from scheduling.core.definition import NAME_LIMIT, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
+from scheduling.core.definition import NAME_LIMIT, OWN_FIELDS, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
 from scheduling.core.recurrence import Schedule
@@ -83,7 +84,7 @@ class Job(models.Model):
     expires_after = models.DurationField(null=True, blank=True, help_text="Not started by then: it does not run.")
 
     problem = models.TextField(
-        default="", editable=False, help_text="Why it cannot be scheduled; empty: nothing is wrong."
+        default="", db_default="", editable=False, help_text="Why it cannot be scheduled; empty: nothing is wrong."
     )
     paused_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -163,14 +164,14 @@ class Job(models.Model):
 
     @property
     def schedule(self) -> Schedule:
-        return self.schedule_fields.build(key=str(self.id))
+        return self.schedule_fields.build(self.id)
 
     def definition(self) -> JobDefinition:
         """This row as a checked definition.
 
         Raises InvalidField for a row that says something impossible.
         """
-        policy = {name: getattr(self, name) for name in JobDefinition.__slots__ if name != "schedule"}
+        policy = {name: getattr(self, name) for name in OWN_FIELDS}
         return JobDefinition(schedule=self.schedule_fields, **policy)
 
     def save(self, *args: Any, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:

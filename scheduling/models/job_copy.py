@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from scheduling.core.definition import JobDefinition, ScheduleFields
-from scheduling.core.message import canonical_json
-from scheduling.models.job_planning import First
+from scheduling.core.definition import OWN_FIELDS, JobDefinition, ScheduleFields
+from scheduling.core.identity import uuid7
+from scheduling.models.job_planning import First, first_occurrence, shard_count
 
-_SCHEDULE = [f.name for f in fields(ScheduleFields)]
-_PLAIN = [f.name for f in fields(JobDefinition) if f.name not in ("schedule", "args", "kwargs")]
-_COLUMNS = [
-    "id", "tenant_id", "shard_id", "schedule_version", "next_scheduled_for", "next_fire_at",
-    "schedule_changed_at", "created_at", "updated_at", "problem", "args", "kwargs", *_SCHEDULE, *_PLAIN,
-]  # fmt: skip
-COPY_JOBS = f"COPY scheduling_job ({', '.join(_COLUMNS)}) FROM STDIN"
+CHUNK = 256  # lines in one write
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-
-
-def copy_line(definition: JobDefinition, job_id: UUID, tenant_id: int, first: First, now: datetime) -> str:
-    """One job as a line of COPY."""
-    created = now.isoformat()
-    schedule = definition.schedule
-    return (
-        f"{job_id}\t{tenant_id}\t{first.shard}\t1\t{_text(first.scheduled_for)}\t{_text(first.fire_at)}"
-        f"\t{created}\t{created}\t{created}\t"
-        f"\t{canonical_json(definition.args).translate(_ESCAPES)}\t{canonical_json(definition.kwargs).translate(_ESCAPES)}\t"
-        + "\t".join([_text(getattr(schedule, name)) for name in _SCHEDULE])
-        + "\t"
-        + "\t".join([_text(getattr(definition, name)) for name in _PLAIN])
-        + "\n"
-    )
 
 
 def _text(value: Any) -> str:
@@ -46,3 +26,54 @@ def _text(value: Any) -> str:
     if isinstance(value, timedelta):
         return f"{value.days} days {value.seconds} seconds {value.microseconds} microseconds"
     return str(value)
+
+
+_SCHEDULE = [(f.name, f.default, _text(f.default)) for f in fields(ScheduleFields)]
+_OWN = [
+    (f.name, f.default, _text(f.default)) for f in fields(JobDefinition) if f.name in {*OWN_FIELDS} - {"args", "kwargs"}
+]
+_COLUMNS = [
+    "id", "tenant_id", "shard_id", "schedule_version", "next_scheduled_for", "next_fire_at",
+    "schedule_changed_at", "created_at", "updated_at", "args", "kwargs",
+    *[name for name, *_ in _SCHEDULE], *[name for name, *_ in _OWN],
+]  # fmt: skip
+COPY_JOBS = f"COPY scheduling_job ({', '.join(_COLUMNS)}) FROM STDIN"
+
+
+def write_lines(
+    definitions: Iterable[JobDefinition],
+    write: Callable[[str], None],
+    *,
+    tenant_id: int,
+    now: datetime,
+    due: dict[int, datetime],
+) -> int:
+    """Write every job as a line, planned from ``now`` on; returns how many. ``due`` gets each shard's earliest fire."""
+    shards, count, lines = shard_count(), 0, list[str]()
+    for definition in definitions:
+        job_id = uuid7()
+        first = first_occurrence(definition.schedule.build(job_id), job_id, definition.jitter, now=now, shards=shards)
+        lines.append(_line(definition, job_id, tenant_id, first, now))
+        if first.fire_at is not None:
+            due[first.shard] = min(first.fire_at, due.get(first.shard, first.fire_at))
+        count += 1
+        if len(lines) == CHUNK:
+            write("".join(lines))
+            lines.clear()
+    write("".join(lines))
+    return count
+
+
+def _line(definition: JobDefinition, job_id: UUID, tenant_id: int, first: First, now: datetime) -> str:
+    created, schedule = now.isoformat(), definition.schedule
+    cells = [
+        job_id.hex, str(tenant_id), str(first.shard), "1", _text(first.scheduled_for), _text(first.fire_at),
+        created, created, created, definition.args_json.translate(_ESCAPES), definition.kwargs_json.translate(_ESCAPES),
+    ]  # fmt: skip
+    for name, default, text in _SCHEDULE:
+        value = getattr(schedule, name)
+        cells.append(text if value is default else _text(value))
+    for name, default, text in _OWN:
+        value = getattr(definition, name)
+        cells.append(text if value is default else _text(value))
+    return "\t".join(cells) + "\n"

@@ -15,12 +15,11 @@ from django.db import IntegrityError, connections, models, transaction
 from fairness.models import DEFAULT_TENANT, Tenant
 from scheduling.core.definition import JobDefinition, Kind, ScheduleFields
 from scheduling.core.errors import InvalidField
-from scheduling.core.identity import uuid7
 from scheduling.models.hints import hint_due
 from scheduling.models.job_clock import JobClock
-from scheduling.models.job_copy import COPY_JOBS, copy_line
+from scheduling.models.job_copy import COPY_JOBS, write_lines
 from scheduling.models.job_deletion import delete_jobs
-from scheduling.models.job_planning import first_occurrence
+from scheduling.models.job_planning import first_occurrence, shard_count
 
 if TYPE_CHECKING:
     from scheduling.models.job import Job
@@ -122,15 +121,9 @@ class JobManager(models.Manager["Job"]):
         Raises IntegrityError where a name exists already.
         """
         owner, now = _tenant(tenant), JobClock.objects.now()
-        count, due = 0, dict[int, datetime]()
+        due: dict[int, datetime] = {}
         with connections[self.db].cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
-            for definition in definitions:
-                job_id = uuid7()
-                first = first_occurrence(definition.schedule.build(str(job_id)), job_id, definition.jitter, now)
-                copy.write(copy_line(definition, job_id, owner.pk, first, now))
-                if first.fire_at is not None:
-                    due[first.shard] = min(first.fire_at, due.get(first.shard, first.fire_at))
-                count += 1
+            count = write_lines(definitions, copy.write, tenant_id=owner.pk, now=now, due=due)
         for shard, fire_at in due.items():
             hint_due(shard, fire_at, now=now, using=self.db)
         return count
@@ -146,7 +139,7 @@ class JobManager(models.Manager["Job"]):
     def plan(self, job: Job) -> None:
         """Give a job that is not yet a row its shard and its first occurrence after now."""
         now = JobClock.objects.now()
-        first = first_occurrence(job.schedule, job.id, job.jitter, now)
+        first = first_occurrence(job.schedule, job.id, job.jitter, now=now, shards=shard_count())
         job.shard_id, job.next_scheduled_for, job.next_fire_at = first.shard, first.scheduled_for, first.fire_at
         job.schedule_changed_at = now
         if first.fire_at is not None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from scheduling.conf import scheduling_settings
 from scheduling.core.identity import shard_of
 from scheduling.core.jitter import jittered
 from scheduling.core.recurrence import Once, Schedule
@@ -19,9 +20,13 @@ class First(NamedTuple):
     fire_at: datetime | None
 
 
-def first_occurrence(schedule: Schedule, job_id: UUID, jitter: timedelta, now: datetime) -> First:
+def shard_count() -> int:
+    return scheduling_settings(settings).SHARDS
+
+
+def first_occurrence(schedule: Schedule, job_id: UUID, jitter: timedelta, *, now: datetime, shards: int) -> First:
     """The first occurrence after ``now`` (job time). A single instant that has passed is due now, and not lost."""
-    shard = shard_of(job_id, settings.SCHEDULING["SHARDS"])
+    shard = shard_of(job_id, shards)
     at = schedule.at if isinstance(schedule, Once) else schedule.next_after(now)
     if at is None:
         return First(shard, None, None)

@@ -1,8 +1,8 @@
 """Who owns what: nodes with their leases, shards with their epochs, and how far each shard has been confirmed.
 
-Three tables, because their rows are written at different rates and locked for different reasons: a take-over *updates*
-the shard's row and thereby waits for every open transaction that holds its epoch; the lease and the progress must not be in
-that row, or each renewal would wait for claims.
+Three tables, because their rows are written at different rates and locked for different reasons: a take-over
+*updates* the shard's row and thereby waits for every open transaction that holds its epoch; the lease and the
+progress must not be in that row, or each renewal would wait for claims.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
+
+from scheduling.conf import scheduling_settings
 
 
 class Node(models.Model):
@@ -62,6 +64,6 @@ class ShardProgress(models.Model):
 
 def seed_shards(**_: Any) -> None:
     """Make the rows of the configured shards where they are missing (after each migrate; never removes one)."""
-    wanted = settings.SCHEDULING["SHARDS"]
+    wanted = scheduling_settings(settings).SHARDS
     Shard.objects.bulk_create([Shard(id=n) for n in range(wanted)], ignore_conflicts=True)
     ShardProgress.objects.bulk_create([ShardProgress(shard_id=n) for n in range(wanted)], ignore_conflicts=True)

@@ -68,7 +68,8 @@ class Node:
     def run(self) -> None:
         """Work until ``stop``; then drain, and give the shards up.
 
-        Raises StoreUnavailable if the database cannot be reached at the start, Superseded if another lone process has taken over.
+        Raises StoreUnavailable if the database cannot be reached at the start, Superseded if another lone process has
+        taken over.
         """
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()

@@ -117,7 +117,9 @@ class Poller:
         return hinted
 
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
-        """One UPDATE for all that were confirmed. If it fails, the deadline decides: they are published again, and refused."""
+        """One UPDATE for all that were confirmed. If it fails, the deadline decides: they are published again, and
+        refused.
+        """
         now = self._clock.monotonic()
         confirmed: list[Fire] = []
         for outcome in outcomes:

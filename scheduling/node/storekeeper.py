@@ -51,7 +51,8 @@ class Report:
 
 
 class Storekeeper:
-    """``on_stale`` is told which shards have another owner; ``on_taken`` which a take-over was tried for, whether or not it
+    """``on_stale`` is told which shards have another owner; ``on_taken`` which a take-over was tried for, whether or
+    not it
     succeeded (the next renewal asks for what is still missing).
     """
 

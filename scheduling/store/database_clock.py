@@ -1,7 +1,7 @@
 """A clock that reads database time once in a while, and monotonic time in between.
 
-The machine's wall clock is never asked: one that is off by an hour changes nothing. Between two samples the error is the drift of the
-monotonic clock, and half the round trip of the sample.
+The machine's wall clock is never asked: one that is off by an hour changes nothing. Between two samples the error is
+the drift of the monotonic clock, and half the round trip of the sample.
 """
 
 from __future__ import annotations

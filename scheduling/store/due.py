@@ -18,7 +18,9 @@ SHARDS_IN_TURN = 8  # how many shards with a backlog one read visits
 
 
 class DueReader:
-    """Reads by shard while everything due fits into one read; shards with a backlog in turns, by tenant, until it is gone."""
+    """Reads by shard while everything due fits into one read; shards with a backlog in turns, by tenant, until it is
+    gone.
+    """
 
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql

@@ -1,7 +1,8 @@
 """Partitions of the ledger: one for each time-to-live class and UTC day of ``scheduled_for``.
 
-A day is made when the first fire of it is claimed. It is attached rather than created in place, since that does not lock the
-parent against reads and writes. An expired day is dropped once nothing in it is unfinished; the check is made again under the lock.
+A day is made when the first fire of it is claimed. It is attached rather than created in place, since that does not
+lock the parent against reads and writes. An expired day is dropped once nothing in it is unfinished; the check is
+made again under the lock.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def _make(connection: Connection, table: str, history_days: int, day: date) -> N
 
 
 def expire(connection: Connection, *, now: datetime) -> list[str]:
-    """Drop the days whose class has run out on the job clock; returns their names. A day that someone reads, or that holds an
+    """Drop the days whose class has run out on the job clock; returns their names. A day that someone reads, or that
+    holds an
     unfinished fire, is left to the next call.
     """
     dropped = []

@@ -1,8 +1,8 @@
 """The store of stop 2: a poll is one transaction that locks what it takes, and leaves nothing half done.
 
-Due jobs, waiting fires, unconfirmed ones and lost runs are locked with SKIP LOCKED, so any number of pollers share the work. Within that
-transaction the misfire and overlap policies are judged; what is left is ``claimed`` until a deadline, by which the broker
-must have confirmed it, or any poller publishes it again under a higher fence.
+Due jobs, waiting fires, unconfirmed ones and lost runs are locked with SKIP LOCKED, so any number of pollers share
+the work. Within that transaction the misfire and overlap policies are judged; what is left is ``claimed`` until a
+deadline, by which the broker must have confirmed it, or any poller publishes it again under a higher fence.
 """
 
 from __future__ import annotations

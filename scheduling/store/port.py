@@ -19,7 +19,8 @@ class StoreUnavailable(FairbeatError):
 
 
 class ScheduleStore(Protocol):
-    """Writes under an epoch are one transaction each and raise StaleEpoch, or StoreUnavailable, having changed nothing or
+    """Writes under an epoch are one transaction each and raise StaleEpoch, or StoreUnavailable, having changed
+    nothing or
     nobody knows what. Job times are aware UTC.
     """
 

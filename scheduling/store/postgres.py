@@ -1,6 +1,7 @@
 """The indexed store: jobs carry their next fire in an index by shard.
 
-One connection, one thread. A write is one transaction: hold the epochs, then the statement; both go out in one round trip.
+One connection, one thread. A write is one transaction: hold the epochs, then the statement; both go out in one round
+trip.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class PostgresStore:
     def _write(
         self, connection: Connection, epochs: Epochs, statement: Callable[[], Cursor[TupleRow]]
     ) -> Cursor[TupleRow]:
-        """One transaction in one round trip. The function that holds the epochs raises where one is stale, so the statement behind it never runs."""
+        """One transaction in one round trip. The function that holds the epochs raises where one is stale, so the
+        statement behind it never runs.
+        """
         with connection.pipeline(), connection.transaction():
             connection.execute(self._sql["hold_epochs"], _held(epochs))
             return statement()

@@ -20,6 +20,9 @@ def read_statements(path: Path, **overrides: str) -> dict[str, str]:
     """The statements of a file by name."""
     pieces = _NAME.split(path.read_text())[1:]
     texts = dict(zip(pieces[::2], (text.strip() for text in pieces[1::2]), strict=True)) | overrides
-    while any(name in texts for text in texts.values() for name in _INCLUDE.findall(text)):
-        texts = {name: _INCLUDE.sub(lambda m: texts.get(m[1], m[0]), text) for name, text in texts.items()}
-    return texts
+    return {name: _included(text, texts) for name, text in texts.items()}
+
+
+def _included(text: str, texts: dict[str, str]) -> str:
+    """``{name}`` of a statement becomes its text, as deep as it goes; any other braces are left."""
+    return _INCLUDE.sub(lambda found: _included(texts[found[1]], texts) if found[1] in texts else found[0], text)
