@@ -1,0 +1,86 @@
+"""Sets the stage: tables, the job clock standing still, jobs, a login; and starts the clock when everybody is there.
+
+Jobs are imported while job time stands still at its origin: so their first occurrences lie after it, and none of them
+is late before it begins.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from math import isclose
+from pathlib import Path
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import DatabaseError, connection
+
+from project.demo.database import MARK
+from project.demo.options import Options
+from scheduling.core.errors import FairbeatError
+from scheduling.models import JobClock
+from scheduling.services.import_jobs import Change, Verdict, import_jobs
+
+TASK = "project.demo.tasks.effect"
+USER = "demo"
+SOON_S = 1.5  # real seconds to the start of the clock: a node learns of it at its next renewal
+
+
+class NoJobs(FairbeatError):
+    """Not one line of the file could be imported."""
+
+
+class NoTables(FairbeatError):
+    """The database refused the tables."""
+
+
+def make_tables(*, empty_first: bool) -> None:
+    """Migrate; ``empty_first`` empties what an earlier demo left. Raises NoTables."""
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+        if empty_first:
+            call_command("flush", verbosity=0, interactive=False)
+        with connection.cursor() as cursor:
+            cursor.execute(f"COMMENT ON TABLE demo_effect IS '{MARK}'")
+    except DatabaseError as problem:
+        raise NoTables(f"the demo's tables cannot be made in the database: {problem}") from problem
+
+
+def set_clock(options: Options) -> JobClock:
+    """Job time stands at the present second, or, in a time-lapse, at the beginning of today (UTC)."""
+    JobClock.objects.all().delete()
+    origin = JobClock.objects.now().replace(microsecond=0)
+    if not isclose(options.speed, 1):
+        origin = origin.replace(hour=0, minute=0, second=0)
+    return JobClock.objects.create(job_origin=origin, speed=options.speed)
+
+
+def bring_jobs(file: Path) -> list[Verdict]:
+    """Import the file; returns the verdicts on the lines that were refused. Raises NoJobs."""
+    verdicts = import_jobs(file.read_bytes().split(b"\n"), default_task=TASK)
+    refused = [verdict for verdict in verdicts if verdict.change is Change.REFUSED]
+    if len(refused) == len(verdicts):
+        raise NoJobs(f"JOBS {str(file)!r}: there is no job in it" + (f"; {refused[0]}" if refused else ""))
+    return refused
+
+
+def make_login() -> str:
+    """An account for the admin, made for this run; returns its password."""
+    password = secrets.token_urlsafe(6)
+    User.objects.filter(username=USER).delete()
+    User.objects.create_superuser(USER, password=password)
+    return password
+
+
+def start_clock(options: Options) -> datetime:
+    """Let job time begin in ``SOON_S``; returns the job time at which it ends (after ``options.seconds``, if given)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduling_jobclock"
+            " SET real_origin = clock_timestamp() + %s * interval '1 second', stops_after_s = %s",
+            [SOON_S, options.seconds],
+        )
+    clock = JobClock.objects.get()
+    if options.seconds is None:
+        return datetime.max.replace(tzinfo=clock.job_origin.tzinfo)
+    return clock.job_origin + timedelta(seconds=options.seconds * options.speed)
