@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection
 
 from project.environment import probe
-from project.environment.plan import LOCAL_RABBITMQ
+from project.environment.plan import LOCAL_RABBITMQ, MISSING
 from project.environment.urls import is_amqp
 from scheduling.core.errors import FairbeatError
 from tests.processes import Spawned
@@ -29,8 +29,8 @@ Spawn = Callable[..., Spawned]
 @cache
 def _missing(service: str) -> str:
     """Why the run has no such service; empty where it has."""
-    if os.environ.get("RABBITMQ_MISSING") and service == "rabbitmq":
-        return os.environ["RABBITMQ_MISSING"]
+    if os.environ.get(MISSING) and service == "rabbitmq":
+        return os.environ[MISSING]
     try:
         if service == "rabbitmq":
             probe.broker("RabbitMQ", _rabbitmq_url())

@@ -10,6 +10,7 @@ from project.environment.probe import Probe
 from project.environment.urls import is_amqp, masked
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
+MISSING = "RABBITMQ_MISSING"  # set by an outer run that has looked already: why there is no RabbitMQ
 LOCAL_RABBITMQ = "amqp://guest:guest@localhost:5672//"
 
 
@@ -26,13 +27,13 @@ class Probes:
 class Plan:
     """The URLs of what answers already. None: Postgres and Redis are embedded, and the broker is the run's Redis.
 
-    `embedded`: that was asked for by `EMBEDDED=1`.
+    `no_rabbitmq`: why none was looked for; empty where one was, or a broker is configured.
     """
 
-    embedded: bool
     database_url: str | None
     redis_url: str | None
     broker_url: str | None
+    no_rabbitmq: str = ""
 
 
 def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
@@ -41,7 +42,7 @@ def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
     Raises `ServiceUnreachable` for a configured service that does not answer, `InvalidField` for a URL or a combination
     of variables that makes no sense.
     """
-    embedded = _embedded(environ)
+    no_rabbitmq = "EMBEDDED=1 asks for the embedded broker" if _embedded(environ) else environ.get(MISSING, "")
     database_url = environ.get("DATABASE_URL") or None
     if database_url:
         probes.postgres("DATABASE_URL", database_url)
@@ -49,9 +50,11 @@ def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
     if redis_url:
         probes.redis("REDIS_URL", redis_url)
     broker_url = _configured_broker(environ, probes)
-    if not broker_url and not embedded and _answers(LOCAL_RABBITMQ, probes):
+    if broker_url:
+        no_rabbitmq = ""
+    elif not no_rabbitmq and _answers(LOCAL_RABBITMQ, probes):
         broker_url = LOCAL_RABBITMQ
-    return Plan(embedded=embedded, database_url=database_url, redis_url=redis_url, broker_url=broker_url)
+    return Plan(database_url=database_url, redis_url=redis_url, broker_url=broker_url, no_rabbitmq=no_rabbitmq)
 
 
 def _embedded(environ: Mapping[str, str]) -> bool:

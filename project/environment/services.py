@@ -13,10 +13,11 @@ from types import FrameType
 from typing import NoReturn
 
 from project.environment import lock, postgres, rabbitmq, valkey
-from project.environment.plan import Plan, Probes, plan
+from project.environment.plan import MISSING, Plan, Probes, plan
 from project.environment.urls import is_amqp
 
 DEFAULT_RUN_DIR = ".run"
+NONE_ON_LOCALHOST = "no RabbitMQ answers on localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +35,14 @@ class Services:
     def environ(self) -> dict[str, str]:
         """What to add to the environment of the processes that use these services.
 
-        The variables that named or withheld a service before are among them, emptied where they no longer hold, so that
-        a process that resolves its services again arrives at the same ones.
+        A process that resolves its services again with these arrives at the same ones. `CELERY_BROKER_URL` is left as
+        it is: Celery lets that variable overrule even an app that is given another broker.
         """
         return {
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis_url,
             "AMQP_URL": self.broker_url if is_amqp(self.broker_url) else "",
-            "CELERY_BROKER_URL": self.broker_url,
-            "RABBITMQ_MISSING": self.rabbitmq_missing,
+            MISSING: self.rabbitmq_missing,
             "EMBEDDED": "",
         }
 
@@ -83,14 +83,10 @@ def services(
 def _started(decided: Plan, stack: ExitStack, *, run_dir: Path, needs: Needs) -> Services:
     database_url = decided.database_url or stack.enter_context(postgres.running(run_dir, fresh=needs.fresh_database))
     redis_url = decided.redis_url or stack.enter_context(valkey.running(run_dir))
-    broker_url, missing = decided.broker_url, ""
-    if broker_url is None and decided.embedded:
-        missing = "EMBEDDED=1 asks for the embedded broker"
-    elif broker_url is None and needs.rabbitmq:
-        broker_url, missing = rabbitmq.provisioned(stack, run_dir)
-    elif broker_url is None:
-        missing = "no RabbitMQ answers on localhost"
-    elif not is_amqp(broker_url):
+    broker_url, missing = decided.broker_url, decided.no_rabbitmq
+    if broker_url is None and not missing:
+        broker_url, missing = rabbitmq.provisioned(stack, run_dir) if needs.rabbitmq else (None, NONE_ON_LOCALHOST)
+    elif broker_url is not None and not is_amqp(broker_url):
         missing = "the configured broker is not a RabbitMQ"
     return Services(
         database_url=database_url,

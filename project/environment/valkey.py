@@ -48,7 +48,7 @@ def running(run_dir: Path) -> Iterator[str]:
     port, password = free_port(), secrets.token_hex(16)
     config.touch(mode=0o600)
     config.write_text(CONFIG.format(port=port, password=password, folder=folder))
-    url = f"redis://:{password}@127.0.0.1:{port}/0"
+    url = f"redis://default:{password}@127.0.0.1:{port}/0"
     server = process.start("Valkey", [get_binary_path(), config], log=folder / "valkey.log")
     try:
         _wait(server, url)

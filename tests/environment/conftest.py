@@ -12,9 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from project.environment.plan import MISSING
 from tests.processes import Spawned
 
-SERVICE_VARIABLES = ("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL", "EMBEDDED", "FAIRBEAT_RUN_DIR")
+SERVICE_VARIABLES = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "AMQP_URL",
+    "CELERY_BROKER_URL",
+    "EMBEDDED",
+    "FAIRBEAT_RUN_DIR",
+    MISSING,
+)
 
 Run = Callable[..., Spawned]
 

@@ -35,7 +35,6 @@ def test_a_command_finds_its_services_and_they_end_with_it(run: Run, run_dir: Pa
         assert connection.execute("SHOW max_connections").fetchone() == ("200",)
     with redis.Redis.from_url(found["REDIS_URL"]) as client:
         assert client.ping()
-    assert found["CELERY_BROKER_URL"] == found["REDIS_URL"]
     assert found["AMQP_URL"] == ""
     assert {server.name() for server in servers(run_dir)} == {"postgres", "valkey-server"}
     process.send_signal(signal.SIGTERM)

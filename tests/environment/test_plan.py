@@ -35,7 +35,13 @@ def test_embedded_leaves_a_rabbitmq_on_localhost_alone():
     machine = Machine(LOCAL_RABBITMQ)
     found = plan({"EMBEDDED": "1"}, probes=machine.probes)
     assert found.broker_url is None
-    assert found.embedded
+    assert found.no_rabbitmq == "EMBEDDED=1 asks for the embedded broker"
+    assert machine.asked == []
+
+
+def test_what_an_outer_run_has_looked_for_in_vain_is_not_looked_for_again():
+    machine = Machine(LOCAL_RABBITMQ)
+    assert plan({"RABBITMQ_MISSING": "no Docker engine answers"}, probes=machine.probes).broker_url is None
     assert machine.asked == []
 
 
@@ -72,7 +78,7 @@ def test_embedded_and_a_configured_service_contradict_each_other(field: str):
 def test_embedded_takes_only_zero_and_one():
     with pytest.raises(InvalidField, match="EMBEDDED 'yes'"):
         plan({"EMBEDDED": "yes"}, probes=Machine().probes)
-    assert not plan({"EMBEDDED": "0"}, probes=Machine().probes).embedded
+    assert plan({"EMBEDDED": "0"}, probes=Machine(LOCAL_RABBITMQ).probes).broker_url == LOCAL_RABBITMQ
 
 
 def test_amqp_url_takes_no_other_kind_of_broker():
