@@ -111,43 +111,54 @@ class Storekeeper:
         return lambda: self._engine.failed(order, stale=stale)
 
     def _carry_out(self, order: StoreEffect | Take | Report) -> Event | None:
+        match order:
+            case ReadDue() | ReadWaiting() | CountPredecessors():
+                return self._read(order)
+            case Claim() | Release() | Settle() | Record():
+                return self._write(order)
+            case Take(shards):
+                epochs, recovered = self._store.take_over(shards, self._node)
+                logger.info("took over %d shards, recovered %d fires", len(epochs), len(recovered))
+                return lambda: self._taken(shards, epochs, recovered)
+            case Reap(epochs, now):
+                if reaped := self._store.reap(epochs, now=now):
+                    logger.warning("%d runs outlived their lease and were ended", reaped)
+                    return self._engine.look_now
+            case Expire(now):
+                for day in self._store.expire(now=now):
+                    logger.info("dropped the expired history %s", day)
+            case Report(fires, latency):
+                self._store.report(self._node, fires=fires, latency=latency)
+        return None
+
+    def _read(self, order: ReadDue | ReadWaiting | CountPredecessors) -> Event:
         store, engine = self._store, self._engine
         match order:
             case ReadDue(shards, until, limit):
                 jobs = store.due(shards, until=until, limit=limit)
                 return lambda: engine.due_read(order, jobs)
-            case Claim(epochs, plans):
-                fences = store.claim(epochs, plans)
-                return lambda: engine.claimed(order, fences)
             case ReadWaiting(shards, now, limit):
                 fires = store.waiting(shards, now=now, limit=limit)
                 return lambda: engine.waiting_read(fires)
-            case Release(epochs, fires):
-                ids = store.release(epochs, fires)
-                return lambda: engine.released(order, ids)
             case CountPredecessors(fires):
                 counts = store.predecessors(fires)
                 return lambda: engine.predecessors_counted(order, counts)
+
+    def _write(self, order: Claim | Release | Settle | Record) -> Event:
+        store, engine = self._store, self._engine
+        match order:
+            case Claim(epochs, plans):
+                fences = store.claim(epochs, plans)
+                return lambda: engine.claimed(order, fences)
+            case Release(epochs, fires):
+                ids = store.release(epochs, fires)
+                return lambda: engine.released(order, ids)
             case Settle(epochs, settlements):
                 store.settle(epochs, settlements)
                 return lambda: engine.settled(order)
             case Record(epochs, marks):
                 store.record(epochs, marks)
                 return engine.recorded
-            case Reap(epochs, now):
-                if reaped := store.reap(epochs, now=now):
-                    logger.warning("%d runs outlived their lease and were ended", reaped)
-                    return engine.look_now
-            case Expire(now):
-                for day in store.expire(now=now):
-                    logger.info("dropped the expired history %s", day)
-            case Report(fires, latency):
-                store.report(self._node, fires=fires, latency=latency)
-            case Take(shards):
-                epochs, recovered = store.take_over(shards, self._node)
-                logger.info("took over %d shards, recovered %d fires", len(epochs), len(recovered))
-                return lambda: self._taken(shards, epochs, recovered)
-        return None
 
     def _taken(self, shards: frozenset[int], epochs: Epochs, recovered: Sequence[Fire]) -> None:
         self._engine.taken(epochs, recovered)

@@ -102,7 +102,7 @@ def _days(connection: Connection) -> list[tuple[str, int, date]]:
 
 
 def _has_unfinished(connection: Connection, table: str) -> bool:
-    query = sql.SQL(statements("partitions")["unfinished"]).format(table=sql.Identifier(table))  # type: ignore[arg-type]
+    query = sql.SQL(statements("partitions")["unfinished"]).format(table=sql.Identifier(table))
     return connection.execute(query).fetchone() is not None
 
 

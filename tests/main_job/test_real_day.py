@@ -1,0 +1,77 @@
+"""A real day of 1,335 periodic jobs of 66 tenants, in fifteen seconds: what is due is fired, once, and nothing else is.
+
+Uses ../shared/data/prow-periodics.jsonl; skipped where that is absent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from project.demo.models import Effect
+from scheduling.models import Fire, Job, JobClock, JobRun, Shard
+from scheduling.services.import_jobs import import_jobs
+from tests.conftest import Spawn
+from tests.main_job.minute_scan import Due, day, occurrences
+from tests.processes import eventually
+
+JOBS = Path(__file__).resolve().parents[3] / "shared/data/prow-periodics.jsonl"
+FROM, TO = day("2026-06-01"), day("2026-06-02")  # a Monday, and the first of a month
+SECONDS = 15
+NEVER = 2  # lines with a 30 or 31 February: refused
+SPEED = (TO - FROM).total_seconds() / SECONDS
+
+pytestmark = [
+    pytest.mark.main_job,
+    pytest.mark.skipif(not JOBS.exists(), reason=f"{JOBS.name} is not there"),
+    pytest.mark.django_db(transaction=True),
+]
+
+
+@pytest.fixture(params=["rabbitmq", "redis"])
+def broker(request: pytest.FixtureRequest, unique: str) -> dict[str, str]:
+    """The environment of processes that use this broker, with queues of their own."""
+    url = request.getfixturevalue(f"{request.param}_url")
+    return {
+        "AMQP_URL": url if request.param == "rabbitmq" else "",
+        "CELERY_BROKER_URL": url,
+        "FAIRBEAT_QUEUE_PREFIX": unique,
+    }
+
+
+def test_every_occurrence_of_a_real_day_is_fired_and_run_exactly_once(broker: dict[str, str], spawn: Spawn) -> None:
+    JobClock.objects.create(job_origin=FROM, speed=SPEED)
+    import_jobs(JOBS.read_bytes().splitlines(), default_task="project.demo.tasks.effect")
+    for number in (1, 2):
+        spawn("manage.py", "scheduler", "--node-id", f"node-{number}", ready="is running", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **broker)
+    eventually(lambda: not Shard.objects.filter(owner=None).exists())
+    start_clock()
+
+    expected = occurrences(JOBS, after=FROM, until=TO)
+    finished = Fire.objects.filter(state="succeeded", scheduled_for__lte=TO)
+    eventually(lambda: finished.count() >= len(expected), timeout_s=SECONDS + 60, interval_s=0.5)
+
+    assert fired() == Counter(expected)
+    assert set(Fire.objects.filter(scheduled_for__lte=TO).values_list("state", flat=True)) == {"succeeded"}
+    effects = Counter(Effect.objects.values_list("fire_id", flat=True))
+    assert set(effects.values()) == {1}
+    assert len(effects) == JobRun.objects.count() == len(expected)
+    assert Job.objects.count() == 1335 - NEVER
+
+
+def start_clock() -> None:
+    """Job time runs for SECONDS, and then stands still at TO."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduling_jobclock SET real_origin = clock_timestamp() + interval '1.5 s', stops_after_s = %s",
+            [SECONDS],
+        )
+
+
+def fired() -> Counter[Due]:
+    rows = Fire.objects.filter(scheduled_for__lte=TO).values_list("job__tenant__slug", "job__name", "scheduled_for")
+    return Counter(rows)

@@ -1,0 +1,82 @@
+"""Each stop of the staircase, from a row to a run: the same jobs, the same task, other parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from project.demo.models import Effect
+from scheduling.models import Fire, Job, JobClock, JobRun, Node, Shard
+from tests.conftest import Spawn
+from tests.processes import eventually
+
+TASK = "project.demo.tasks.effect"
+NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_URL": "redis://127.0.0.1:1/0"}
+
+pytestmark = [pytest.mark.main_job, pytest.mark.django_db(transaction=True)]
+
+
+def test_stop_1_is_one_process_and_nothing_but_postgres(spawn: Spawn) -> None:
+    spawn("manage.py", "scheduler", "--node-id", "lone", ready="is running", FAIRBEAT_STOP="1", **NOWHERE)
+    jobs = make_jobs()
+    expect_effects(jobs)
+    assert Node.objects.count() == 1
+
+
+def test_stop_1_ends_when_a_second_one_is_started_by_mistake(spawn: Spawn) -> None:
+    first = spawn("manage.py", "scheduler", "--node-id", "first", ready="took over 64", FAIRBEAT_STOP="1", **NOWHERE)
+    spawn("manage.py", "scheduler", "--node-id", "second", ready="took over 64", FAIRBEAT_STOP="1", **NOWHERE)
+    assert first.wait() == 1
+    assert "only one may run at stop 1" in first.output
+    assert "Traceback" not in first.output
+    expect_effects(make_jobs())
+
+
+@pytest.mark.rabbitmq
+def test_stop_2_is_any_number_of_pollers_without_owners(spawn: Spawn, rabbitmq_url: str, unique: str) -> None:
+    broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "2", "FAIRBEAT_QUEUE_PREFIX": unique}
+    for number in (1, 2):
+        spawn("manage.py", "scheduler", "--node-id", f"poller-{number}", ready="is running", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", ready="ready.", **broker)
+    jobs = make_jobs()
+    expect_effects(jobs)
+    assert not Shard.objects.exclude(owner=None).exists()
+    assert set(Fire.objects.values_list("confirmed", flat=True)) == {True}
+
+
+@pytest.mark.rabbitmq
+def test_stop_3_shares_the_shards_among_its_nodes(spawn: Spawn, rabbitmq_url: str, unique: str) -> None:
+    broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "3", "FAIRBEAT_QUEUE_PREFIX": unique}
+    for number in (1, 2):
+        spawn("manage.py", "scheduler", "--node-id", f"node-{number}", ready="is running", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", ready="ready.", **broker)
+    eventually(lambda: min(shards_of("node-1"), shards_of("node-2")) > 10 and not Shard.objects.filter(owner=None))
+    expect_effects(make_jobs())
+
+
+def shards_of(node: str) -> int:
+    return Shard.objects.filter(owner=node).count()
+
+
+def make_jobs() -> list[Job]:
+    """Some that are due now, and some every second."""
+    now = JobClock.objects.now()
+    once = [Job.objects.once(TASK, now, name=f"once-{n}") for n in range(20)]
+    return once + [Job.objects.every(TASK, timedelta(seconds=1), name=f"every-{n}") for n in range(5)]
+
+
+def expect_effects(jobs: list[Job]) -> None:
+    """Each job has run, repeating ones several times; no fire had two effects."""
+    counts = eventually(lambda: enough(jobs), timeout_s=20)
+    assert set(counts) == {job.id for job in jobs}
+    assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}
+    assert all(counts[job.id] == 1 for job in jobs if job.kind == "once")
+    assert JobRun.objects.exclude(state="succeeded").count() == 0
+
+
+def enough(jobs: list[Job]) -> Counter[object]:
+    counts: Counter[object] = Counter(Effect.objects.values_list("job_id", flat=True))
+    done = all(counts[job.id] >= (1 if job.kind == "once" else 3) for job in jobs)
+    return counts if done else Counter()
