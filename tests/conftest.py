@@ -57,7 +57,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for service in ("rabbitmq", "redis"):
         if item.get_closest_marker(service) and (reason := _missing(service)):
             refuse = pytest.fail if os.environ.get("REQUIRE_SERVICES") == "1" else pytest.skip
-            refuse(f"{item.name} needs {service}: {reason}")
+            refuse(f"{item.nodeid} needs {service}: {reason}")
 
 
 @pytest.fixture(scope="session")

@@ -70,3 +70,11 @@ def test_a_command_that_does_not_exist_is_told(around: Run):
     process = around(command=("no-such-command",))
     assert process.wait() == 127
     assert process.output == "no-such-command cannot be run: No such file or directory\n"
+
+
+def test_a_folder_that_cannot_be_made_is_told(around: Run, tmp_path: Path):
+    (tmp_path / "file").touch()
+    process = around(line="", folder=tmp_path / "file" / "run")
+    assert process.wait() == 2
+    assert process.output.startswith(f"FAIRBEAT_RUN_DIR '{tmp_path}/file/run': no run can keep its files there: ")
+    assert process.output.count("\n") == 1
