@@ -11,8 +11,8 @@ recorded::
     skip       none                                                         missed
 
 **Bounded.** A job that was down for a week with an occurrence a second has 604,800 late ones. Only the newest
-``catch_up_limit`` are held, and get a row each; those before them become one row (first, last, count). A candidate
-that has a row already, a claimed fire, is never summed up: its row must be told its end.
+``catch_up_limit`` get a row each; those before them become one row (first, last, count), and need not even be listed.
+A candidate that has a row already, a claimed fire, is never summed up: its row must be told its end.
 
 Two clocks meet here: lateness and grace are real seconds, the window is job time. The caller measures; nothing here
 reads a clock.
@@ -30,6 +30,7 @@ from itertools import islice
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire, MisfirePolicy
+from scheduling.core.recurrence.backlog import Rest
 
 
 class MisfireReason(StrEnum):
@@ -80,15 +81,6 @@ class MisfireRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Late occurrences that share one row."""
-
-    first: datetime
-    last: datetime
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """``fires`` and ``skips`` are in order of ``scheduled_for``; ``reason`` is that of every skip and of the rest."""
 
@@ -98,18 +90,21 @@ class Judgement:
     reason: MisfireReason
 
 
-def judge(candidates: Iterable[Candidate], rules: MisfireRules, *, now: datetime) -> Judgement:
+def judge(
+    candidates: Iterable[Candidate], rules: MisfireRules, *, now: datetime, counted: Rest | None = None
+) -> Judgement:
     """Divide one job's candidates, given in order of ``scheduled_for``. ``now`` is job time: ``catch_up_window``
     reaches back from it.
 
-    Reads the candidates once and holds no more than those on time, ``catch_up_limit`` late ones and the late ones
-    that have rows.
+    Of a large backlog not all need be given: ``counted`` are late ones between the first candidate and the second, of
+    which at least ``catch_up_limit`` late ones follow (see ``recurrence.backlog``). Reads the candidates once and
+    holds no more than those on time, ``catch_up_limit`` late ones and the late ones that have rows.
     """
     on_time: list[Candidate] = []
     newest: deque[Candidate] = deque()
     with_rows: list[Candidate] = []  # late, too old to be among the newest, and not to be summed up
     oldest: Candidate | None = None
-    rest: Rest | None = None
+    rest = counted
     for candidate in candidates:
         if candidate.late_s <= rules.grace_s:
             on_time.append(candidate)
@@ -145,4 +140,4 @@ def _nominal(candidate: Candidate) -> datetime:
 
 def _added(rest: Rest | None, candidate: Candidate) -> Rest:
     at = candidate.scheduled_for
-    return Rest(at, at, 1) if rest is None else Rest(rest.first, at, rest.count + 1)
+    return Rest(at, at, 1) if rest is None else Rest(min(rest.first, at), max(rest.last, at), rest.count + 1)

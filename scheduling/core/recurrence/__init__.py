@@ -1,14 +1,43 @@
-"""When a job is due: schedules as values, and the walk over their occurrences. The rules stand in
-``docs/semantics.md``.
-"""
+"""When a job is due: schedules as values, and the walk over their occurrences. The rules: ``docs/semantics.md``."""
 
+from scheduling.core.recurrence.backlog import Backlog, Rest, backlog, count_between
+from scheduling.core.recurrence.calendar import Bounded, Calendar, ClosedHours
 from scheduling.core.recurrence.cron import Cron
 from scheduling.core.recurrence.cron_days import DayMatch
 from scheduling.core.recurrence.cron_fields import normalize_steps
 from scheduling.core.recurrence.interval import Interval
+from scheduling.core.recurrence.lint import Caution, Doubt, lint
 from scheduling.core.recurrence.once import Once
+from scheduling.core.recurrence.preview import Jitter, Mark, Preview, preview
 from scheduling.core.recurrence.rrule import RRule
 from scheduling.core.recurrence.schedule import Schedule, occurrences
 from scheduling.core.recurrence.timeline import Fold, Gap
+from scheduling.core.recurrence.words import words
 
-__all__ = ["Cron", "DayMatch", "Fold", "Gap", "Interval", "Once", "RRule", "Schedule", "normalize_steps", "occurrences"]
+__all__ = [
+    "Backlog",
+    "Bounded",
+    "Calendar",
+    "Caution",
+    "ClosedHours",
+    "Cron",
+    "DayMatch",
+    "Doubt",
+    "Fold",
+    "Gap",
+    "Interval",
+    "Jitter",
+    "Mark",
+    "Once",
+    "Preview",
+    "RRule",
+    "Rest",
+    "Schedule",
+    "backlog",
+    "count_between",
+    "lint",
+    "normalize_steps",
+    "occurrences",
+    "preview",
+    "words",
+]

@@ -59,6 +59,27 @@ class CronWall:
                         yield start + second
             place, day = 0, self._first_day(day + 1)
 
+    def count(self, low: int, high: int) -> int:
+        """How many there are in [``low``, ``high``): whole days at once."""
+        if low >= high:
+            return 0
+        total = self._times_before(high) - self._times_before(low)
+        day, last = self._first_day(low // DAY), high // DAY
+        while day is not None and day < last:
+            total += len(self.minutes) * len(self.seconds)
+            day = self._first_day(day + 1)
+        return total
+
+    def _times_before(self, local: int) -> int:
+        """How many times there are on its own day before a local time."""
+        day, second = divmod(local, DAY)
+        if self._first_day(day) != day:
+            return 0
+        minute, second = divmod(second, 60)
+        place = bisect_left(self.minutes, minute)
+        within = bisect_left(self.seconds, second) if place < len(self.minutes) and self.minutes[place] == minute else 0
+        return place * len(self.seconds) + within
+
     def _first_day(self, day: int) -> int | None:
         """The smallest admitted day (0 is 1970-01-01) at or after ``day``."""
         if self.waits is not None:

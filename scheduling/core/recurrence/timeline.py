@@ -20,16 +20,18 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 from typing import Protocol
 
 from scheduling.core.clock import EPOCH
 from scheduling.core.recurrence.zones import DAY, Segment, segment_at
 
+FIRST_INSTANT = (date(1, 1, 3) - date(1970, 1, 1)).days * DAY
 LAST_INSTANT = (date(9999, 12, 30) - date(1970, 1, 1)).days * DAY
 LONGEST_BLOCK_BITS = 25
 _LONGEST_JUMP = 2 * DAY  # more than any change of offset
 _FAR = 1 << 60
+_SECOND = timedelta(seconds=1)
 
 
 class Gap(StrEnum):
@@ -54,6 +56,9 @@ class Wall(Protocol):
     def local_times(self, low: int, high: int) -> Iterator[int]:
         """Those in [``low``, ``high``), in order. Ends at the latest with the year 9999."""
 
+    def count(self, low: int, high: int) -> int:
+        """How many there are in [``low``, ``high``)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
@@ -75,6 +80,7 @@ class Timeline:
 
     def walk(self, start: int) -> Iterator[int]:
         """The occurrences at or after an instant, in order; all in whole seconds since the Unix epoch."""
+        start = max(start, FIRST_INSTANT)
         while start < LAST_INSTANT:
             segment = segment_at(self.tz, start)
             yield from self._in_segment(segment, start)
@@ -82,6 +88,25 @@ class Timeline:
             if near is None:
                 return
             start = max(segment.end, near - segment.offset - _LONGEST_JUMP)
+
+    def count(self, *, after: datetime, until: datetime) -> int:
+        """How many occurrences are in (``after``, ``until``], both aware UTC. Only near changes of the zone is each
+        looked at.
+        """
+        start, end = (after - EPOCH) // _SECOND + 1, (until - EPOCH) // _SECOND + 1
+        total = 0
+        while start < end:
+            segment = segment_at(self.tz, start)
+            stop = min(end, segment.end)
+            calm_from = min(max(start, segment.start + abs(segment.before - segment.offset)), stop)
+            calm_to = max(min(stop, segment.end - abs(segment.after - segment.offset)), calm_from)
+            total += self._walked(start, calm_from) + self._walked(calm_to, stop)
+            total += self.wall.count(calm_from + segment.offset, calm_to + segment.offset)
+            start = stop
+        return total
+
+    def _walked(self, start: int, stop: int) -> int:
+        return sum(1 for _ in takewhile(stop.__gt__, self.walk(start))) if start < stop else 0
 
     def in_gap(self, instant: int) -> Iterator[int]:
         """The local times in a gap for which an occurrence stands; there may be many."""

@@ -8,7 +8,7 @@ Instants are whole seconds since the Unix epoch; local times are whole seconds s
 segment knows the offsets on both sides of it: where the offset grows the wall skips some times (a *gap*), where it
 shrinks the wall shows some twice (a *fold*).
 
-The offsets come from ``zoneinfo``, which does not tell its transitions, so a stretch is probed each second day and a
+The offsets come from ``zoneinfo``, which does not tell its transitions, so a stretch is probed every fourth day and a
 difference is narrowed down to the second. Since 1970 no zone has changed twice within six days (a test reads the
 tables of all zones).
 """
@@ -30,7 +30,7 @@ DAY = 86_400
 NOT_ZONES = ("right/", "posix/", "posixrules", "localtime", "Factory")
 _BLOCK_BITS = 25  # transitions are looked for, and remembered, by blocks of 2^25 s: a little over a year
 _HALF_BLOCK = 1 << _BLOCK_BITS - 1
-_PROBE = 2 * DAY
+_PROBE = 4 * DAY
 
 
 class Transition(NamedTuple):
