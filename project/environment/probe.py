@@ -56,7 +56,7 @@ def broker(field: str, url: str) -> None:
     except (KeyError, ImportError) as error:
         raise InvalidField(field, masked(url), f"kombu has no transport for it ({error})") from error
     try:
-        connection.ensure_connection(max_retries=1, interval_start=0, reraise_as_library_errors=False)
+        connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
         connection.channel()
     except transport_errors as error:
         raise _unreachable(field, url, error) from error
