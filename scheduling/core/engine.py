@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from math import inf
 from uuid import UUID
 
@@ -44,13 +43,13 @@ from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
 from scheduling.core.gates import Gates
 from scheduling.core.judging import judge_fires, late_s
 from scheduling.core.latency import LatencyHistogram
+from scheduling.core.marks import Marks, Number, number_of
 from scheduling.core.overlap import Decision, Predecessors, decide
 from scheduling.core.planning import DueJob, plan_job
-from scheduling.core.timing_wheel import TimingWheel
-from scheduling.core.watermark import Watermark
+from scheduling.core.timing_wheel import TimingWheel, tick_of
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
-RECHECK = timedelta(milliseconds=500)  # real time: how soon a parked fire is looked at again
+RECHECK_S = 0.5  # how soon a parked fire is looked at again
 WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
 REAP_S = 1.0
 RECORD_S = 0.05
@@ -73,12 +72,11 @@ class EngineLimits:
 class Engine:
     def __init__(self, clock: Clock, limits: EngineLimits) -> None:
         self._clock, self._limits = clock, limits
-        self._marks: dict[int, Watermark] = {}
-        self._dirty: set[int] = set()  # shards whose mark has moved since it was recorded
-        self._wheel: TimingWheel[Fire] = TimingWheel(int(clock.monotonic() * 1000))
-        self._in_flight: dict[UUID, Fire] = {}
-        self._counting: dict[UUID, Fire] = {}  # waits for the count of its predecessors
-        self._settling: dict[UUID, Fire] = {}
+        self._marks = Marks()
+        self._wheel: TimingWheel[Fire] = TimingWheel(tick_of(clock.monotonic()))
+        self._in_flight: dict[Number, Fire] = {}
+        self._counting: dict[Number, Fire] = {}  # waits for the count of its predecessors
+        self._settling: dict[Number, Fire] = {}
         self._gates = Gates()
         self._poll_at = self._wait_at = self._reap_at = self._record_at = self._expire_at = 0.0
         self._claiming = self._releasing = self._recording = False
@@ -91,31 +89,28 @@ class Engine:
 
     @property
     def shards(self) -> frozenset[int]:
-        return frozenset(self._marks)
+        return self._marks.shards
 
     def taken(self, epochs: Mapping[int, int], recovered: Iterable[Fire]) -> None:
         """These shards are ours under these epochs; ``recovered`` is what their last owner left claimed."""
         self.drop(epochs)
-        for shard, epoch in epochs.items():
-            self._marks[shard] = Watermark(epoch)
+        self._marks.take(epochs)
         for fire in recovered:
-            self._marks[fire.work.shard].reserve(fire.seq)
+            self._marks.reserve(fire)
             self._await(fire)
         self.look_now()
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget these shards and all their fires: another node has them, or we must take them again."""
-        for shard in shards:
-            self._marks.pop(shard, None)
-            self._dirty.discard(shard)
+        self._marks.drop(shards)
         self._wheel.remove_if(lambda fire: fire.work.shard in shards)
         for held in (self._in_flight, self._counting, self._settling):
-            for key in [key for key, fire in held.items() if fire.work.shard in shards]:
-                del held[key]
+            for number in [number for number in held if number[0] in shards]:
+                del held[number]
 
     def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
-        """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others that
-        it would have written are taken over again.
+        """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others, if it
+        would have written numbered fires of theirs, or their mark, are taken over again.
         """
         self.drop(stale)
         match effect:
@@ -124,7 +119,7 @@ class Engine:
             case ReadWaiting():
                 self._releasing = False
             case CountPredecessors(fires):
-                return self._take_again({fire.work.shard for fire in fires})
+                self._count_later(fires)
             case Claim(epochs):
                 self._claiming = False
                 return self._take_again(epochs)
@@ -134,8 +129,10 @@ class Engine:
             case Record(epochs):
                 self._recording = False
                 return self._take_again(epochs)
-            case Settle(epochs) | Reap(epochs):
+            case Settle(epochs):
                 return self._take_again(epochs)
+            case Reap() | Expire():
+                pass  # neither touches what we hold: the next one does what this one did not
         return []
 
     def drain(self) -> None:
@@ -145,7 +142,7 @@ class Engine:
     @property
     def drained(self) -> bool:
         """Nothing is in flight, and every watermark is recorded."""
-        return not (self._in_flight or self._settling or self._counting or self._recording or self._dirty)
+        return not (self._in_flight or self._settling or self._counting or self._recording or self._marks.have_moved)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -156,12 +153,11 @@ class Engine:
     def next_wake(self) -> float:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
         now = self._clock.monotonic()
-        if not self._marks or now >= self.lease_until:
-            return now + IDLE_S
-        wakes = [self._reap_at]
-        if self._dirty and not self._recording:
+        wakes = [now + IDLE_S]
+        if self._marks.have_moved and not self._recording:
             wakes.append(self._record_at)
-        if not self._draining:
+        if self.shards and self._may_act(now):
+            wakes.append(self._reap_at)
             if not self._claiming:
                 wakes.append(self._poll_at)
             if not self._releasing:
@@ -174,32 +170,39 @@ class Engine:
         """What the passing of time demands."""
         now = self._clock.monotonic()
         effects: list[Effect] = []
-        if now < self.lease_until and not self._draining:
-            if due := self._wheel.advance(int(now * 1000)):
+        if self._may_act(now):
+            if due := self._wheel.advance(tick_of(now)):
                 effects += self._dispatch(due, now)
             effects += self._polls(now)
         effects += self._record(now)
         return effects
 
+    def _may_act(self, now: float) -> bool:
+        """Whether to claim and to publish: the lease is in force, and this is not the end."""
+        return now < self.lease_until and not self._draining
+
     def _polls(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        if not self._marks:
+        shards = self.shards
+        if not shards:
             return effects
+        takes_more = len(self._in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
         if now >= self._poll_at and not self._claiming:
             self._poll_at = now + self._limits.poll_s
             room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._in_flight))
-            if room > 0 and len(self._in_flight) < self._limits.backlog:
+            if room > 0 and takes_more:
                 self._claiming = True
                 until = self._clock.job_time(now + self._limits.window_s)
-                effects.append(ReadDue(self.shards, until, room))
+                effects.append(ReadDue(shards, until, room))
         if now >= self._wait_at and not self._releasing:
             self._wait_at = now + WAIT_S
-            self._releasing = True
-            effects.append(ReadWaiting(self.shards, self._clock.now(), self._limits.batch))
+            if takes_more:
+                self._releasing = True
+                effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
         if now >= self._reap_at:
             self._reap_at = now + REAP_S
-            effects.append(Reap(self._epochs(self._marks), self._clock.now()))
-        if now >= self._expire_at and 0 in self._marks:
+            effects.append(Reap(self._marks.epochs(shards), self._clock.now()))
+        if now >= self._expire_at and 0 in shards:
             self._expire_at = now + EXPIRE_S
             effects.append(Expire(self._clock.now()))
         return effects
@@ -208,14 +211,15 @@ class Engine:
 
     def due_read(self, effect: ReadDue, jobs: Sequence[DueJob]) -> list[Effect]:
         """Plans a claim for the jobs of the shards that are still ours."""
-        mine = [job for job in jobs if job.work.shard in self._marks]
-        if not mine:
+        shards = self.shards
+        mine = [job for job in jobs if job.work.shard in shards]
+        if not mine or not self._may_act(self._clock.monotonic()):
             self._claiming = False
             return []
         if len(jobs) > effect.limit // 2:
             self._poll_at = 0.0  # there may be more: look again at once
-        plans = [plan_job(job, until=effect.until, clock=self._clock, number=self._number) for job in mine]
-        return [Claim(self._epochs({job.work.shard for job in mine}), plans)]
+        plans = [plan_job(job, until=effect.until, clock=self._clock, number=self._marks.number) for job in mine]
+        return [Claim(self._marks.epochs({job.work.shard for job in mine}), plans)]
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
@@ -223,34 +227,35 @@ class Engine:
         for plan in effect.plans:
             for row in plan.rows:
                 fire = row.fire
-                if not self._holds(fire):
+                if not self._marks.holds(fire):
                     continue  # its shard was dropped meanwhile
                 if (fence := fences.get(fire.id)) is None:
-                    self._done(fire)
+                    self._marks.done(fire)
                 else:
                     fire.fence = fence
                     self._await(fire)
         return []
 
     def waiting_read(self, fires: Sequence[Fire]) -> list[Effect]:
-        mine = [fire for fire in fires if fire.work.shard in self._marks]
-        if not mine:
+        shards = self.shards
+        mine = [fire for fire in fires if fire.work.shard in shards]
+        if not mine or not self._may_act(self._clock.monotonic()):
             self._releasing = False
             return []
         for fire in mine:
-            fire.epoch, fire.seq = self._number(fire.work.shard)
-        return [Release(self._epochs({fire.work.shard for fire in mine}), mine)]
+            fire.epoch, fire.seq = self._marks.number(fire.work.shard)
+        return [Release(self._marks.epochs_of(mine), mine)]
 
     def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
         self._releasing = False
         if len(effect.fires) >= self._limits.batch:
             self._wait_at = 0.0
         for fire in effect.fires:
-            if self._holds(fire):
+            if self._marks.holds(fire):
                 if fire.id in ids:
                     self._await(fire)
                 else:
-                    self._done(fire)
+                    self._marks.done(fire)
         return []
 
     # -- dispatch -----------------------------------------------------------------------------------------------
@@ -269,7 +274,7 @@ class Engine:
             elif fire.work.overlap is OverlapPolicy.ALLOW:
                 publish.append(fire)
             else:
-                self._counting[fire.id] = fire
+                self._counting[number_of(fire)] = fire
                 count.append(fire)
         effects = self._publish(publish) + self._settle(settlements)
         if count:
@@ -280,8 +285,11 @@ class Engine:
         publish: list[Fire] = []
         settlements: list[Settlement] = []
         none = Predecessors(0, 0)
+        if not self._may_act(self._clock.monotonic()):
+            self._count_later(effect.fires)
+            return []
         for fire in effect.fires:
-            if self._counting.pop(fire.id, None) is not fire:
+            if self._counting.pop(number_of(fire), None) is None:
                 continue  # its shard was dropped meanwhile
             decision = decide(fire, counts.get(fire.id, none))
             if decision is Decision.DISPATCH:
@@ -292,27 +300,34 @@ class Engine:
                 settlements.append(Settlement(fire, State.SKIPPED, decision.value))
         return self._settle(settlements) + self._publish(publish)
 
+    def _count_later(self, fires: Iterable[Fire]) -> None:
+        """Back into the wheel: their predecessors could not be read, or it is not for us to publish now."""
+        again_at = self._clock.monotonic() + RECHECK_S
+        for fire in fires:
+            if self._counting.pop(number_of(fire), None) is not None:
+                self._wheel.add(tick_of(again_at) + 1, fire)
+
     def _hold(self, fire: Fire, opens_at: float, settlements: list[Settlement], now: float) -> None:
         """Its gate is closed: wait in the wheel, or be parked if it has waited for its turn long enough."""
         if late_s(fire, self._clock, opens_at) > TURN_S:
             settlements.append(self._parked(fire, "turn"))
         else:
-            self._wheel.add(int(max(opens_at, now) * 1000) + 1, fire)
+            self._wheel.add(tick_of(max(opens_at, now)) + 1, fire)
 
     def _parked(self, fire: Fire, reason: str) -> Settlement:
-        return Settlement(fire, State.PARKED, reason, self._clock.now() + RECHECK * self._clock.speed)
+        return Settlement(fire, State.PARKED, reason, self._clock.job_time(self._clock.monotonic() + RECHECK_S))
 
     def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
         if not settlements:
             return []
         for settlement in settlements:
-            self._settling[settlement.fire.id] = settlement.fire
-        return [Settle(self._epochs({s.fire.work.shard for s in settlements}), settlements)]
+            self._settling[number_of(settlement.fire)] = settlement.fire
+        return [Settle(self._marks.epochs_of([s.fire for s in settlements]), settlements)]
 
     def settled(self, effect: Settle) -> list[Effect]:
         for settlement in effect.settlements:
-            if self._settling.pop(settlement.fire.id, None) is settlement.fire:
-                self._done(settlement.fire)
+            if self._settling.pop(number_of(settlement.fire), None) is not None:
+                self._marks.done(settlement.fire)
         return []
 
     # -- publish ------------------------------------------------------------------------------------------------
@@ -321,16 +336,16 @@ class Engine:
         if not fires:
             return []
         for fire in fires:
-            self._in_flight[fire.id] = fire
+            self._in_flight[number_of(fire)] = fire
         return [Publish(fires)]
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
         now = self._clock.monotonic()
+        settlements: list[Settlement] = []
         for outcome in outcomes:
             fire = outcome.fire
-            if self._in_flight.get(fire.id) is not fire:
+            if self._in_flight.pop(number_of(fire), None) is None:
                 continue  # its shard was dropped meanwhile
-            del self._in_flight[fire.id]
             match outcome.verdict:
                 case Verdict.CONFIRMED:
                     self.confirmed += 1
@@ -338,7 +353,7 @@ class Engine:
                         self.latency.record(max(0.0, now - self._clock.real_time(fire.fire_at)))
                     self._gates.succeed(_gate(fire), now)
                     self._gates.succeed(BROKER, now)
-                    self._done(fire)
+                    self._marks.done(fire)
                     continue
                 case Verdict.NACKED:
                     fire.published = True
@@ -348,48 +363,29 @@ class Engine:
                     self._gates.close(BROKER, now)
                 case Verdict.UNSENT:
                     self._gates.close(BROKER, now)
-            self._wheel.add(int(self._opens_at(fire) * 1000) + 1, fire)
-        return []
+            self._hold(fire, self._opens_at(fire), settlements, now)
+        return self._settle(settlements)
 
     # -- watermarks ---------------------------------------------------------------------------------------------
 
     def _record(self, now: float) -> list[Effect]:
-        if self._recording or not self._dirty or now < self._record_at:
+        if self._recording or not self._marks.have_moved or now < self._record_at:
             return []
-        marks = {shard: self._marks[shard].mark for shard in self._dirty}
-        self._dirty.clear()
+        marks = self._marks.take_moved()
         self._recording = True
-        return [Record(self._epochs(marks), marks)]
+        return [Record(self._marks.epochs(marks), marks)]
 
     def recorded(self) -> list[Effect]:
         self._recording = False
         self._record_at = self._clock.monotonic() + RECORD_S
         return []
 
-    def _done(self, fire: Fire) -> None:
-        mark = self._marks[fire.work.shard]
-        before = mark.mark
-        mark.done(fire.seq)
-        if mark.mark > before:
-            self._dirty.add(fire.work.shard)
-
-    def _number(self, shard: int) -> tuple[int, int]:
-        mark = self._marks[shard]
-        return mark.epoch, mark.allocate()
-
-    def _epochs(self, shards: Iterable[int]) -> dict[int, int]:
-        return {shard: self._marks[shard].epoch for shard in shards}
-
-    def _holds(self, fire: Fire) -> bool:
-        mark = self._marks.get(fire.work.shard)
-        return mark is not None and mark.epoch == fire.epoch
-
     def _await(self, fire: Fire) -> None:
         """Into the wheel, until job time gets to ``fire_at``; a retry is due already."""
         due_at = self._clock.real_time(fire.fire_at) if fire.attempt == 0 else 0.0
         if due_at == inf:  # job time stands still: ask again
-            due_at = self._clock.monotonic() + RECHECK.total_seconds()
-        self._wheel.add(int(due_at * 1000) + 1, fire)
+            due_at = self._clock.monotonic() + RECHECK_S
+        self._wheel.add(tick_of(due_at) + 1, fire)
 
     def _opens_at(self, fire: Fire) -> float:
         return max(self._gates.opens_at(BROKER), self._gates.opens_at(_gate(fire)))

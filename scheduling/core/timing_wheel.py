@@ -82,6 +82,11 @@ MASK = SLOTS - 1
 EMPTY: Slot = []  # stands in every slot that holds nothing; never appended to
 
 
+def tick_of(instant_s: float) -> int:
+    """The millisecond in which an instant lies; one that begins a tick, as 1.001, is not rounded to the one before."""
+    return int(instant_s * 1000 + 1e-4)
+
+
 class TimingWheel(Generic[T]):
     """Items by the tick at which they are due. A tick is a whole millisecond; the caller chooses its zero."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from scheduling.core.errors import InvalidField
-from scheduling.core.timing_wheel import TimingWheel
+from scheduling.core.timing_wheel import TimingWheel, tick_of
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 ERA = 2**32
@@ -266,3 +266,9 @@ def test_a_bare_timer_weighs_at_most_120_bytes(span: int) -> None:
     finally:
         tracemalloc.stop()
     assert weight / 50_000 <= 120
+
+
+@given(st.integers(0, 10**10))
+def test_whoever_wakes_at_a_tick_as_seconds_finds_it_reached(tick: int) -> None:
+    assert tick_of(tick / 1000) == tick
+    assert tick_of((tick + 0.5) / 1000) == tick

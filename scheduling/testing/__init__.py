@@ -1,0 +1,1 @@
+"""What tests and simulations of schedules need in place of the real thing."""

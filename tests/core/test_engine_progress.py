@@ -1,0 +1,280 @@
+"""The engine against a world that answers when it likes, and refuses what it likes: a model of all that is promised."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scheduling.core.effects import (
+    Claim,
+    CountPredecessors,
+    Effect,
+    Expire,
+    Publish,
+    ReadDue,
+    ReadWaiting,
+    Reap,
+    Record,
+    Release,
+    Settle,
+    TakeAgain,
+)
+from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
+from scheduling.core.marks import Number, number_of
+from scheduling.core.overlap import Predecessors
+from scheduling.core.planning import DueJob
+from scheduling.testing.clock import NOON, ManualClock
+from tests.claims import SECOND, every, make_due, make_fire, make_work
+
+SHARDS = (1, 2)
+JOBS = 6
+
+
+class World:
+    """Answers the engine's effects in any order, and keeps its own account of what is outstanding."""
+
+    def __init__(self, seed: int, *, stops_after_s: float | None = None) -> None:
+        self.random = random.Random(seed)
+        self.is_kind = False
+        self.clock = ManualClock(speed=self.random.choice((0.5, 1, 60)), stops_after_s=stops_after_s)
+        limits = EngineLimits(batch=8, ahead=40, backlog=self.random.choice((3, 50)))
+        self.engine = Engine(self.clock, limits)
+        self.epochs: dict[int, int] = {}
+        self.outstanding: dict[tuple[int, int], set[int]] = defaultdict(set)  # (shard, epoch) -> numbers
+        self.next_at: dict[int, datetime] = dict.fromkeys(range(JOBS), NOON)
+        self.waiting: dict[Number, Fire] = {}  # parked rows, by the number they had
+        self.orders: list[Effect] = []  # asked, and not answered yet
+        self.sent: list[Fire] = []
+        self.draining = False
+        self.published = 0
+        self.engine.lease_until = 2.0
+        self.take(frozenset(SHARDS))
+
+    # -- what the world does ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        act = self.random.choice(
+            [self.tick, self.tick, self.tick, self.answer, self.answer, self.answer, self.confirm, self.upset]
+        )
+        act()
+        self.receive(self.engine.advance())
+        assert self.engine.next_wake() > self.clock.monotonic(), "it would wake at once, and have nothing to do"
+
+    def tick(self) -> None:
+        if self.random.random() < 0.5:
+            self.clock.advance(self.random.choice((0.0, 0.0004, 0.02, 0.3)))
+        else:
+            self.clock.advance_to(min(self.engine.next_wake(), self.clock.monotonic() + 2))
+        if self.random.random() < 0.7:
+            self.engine.lease_until = self.clock.monotonic() + 2
+
+    def upset(self) -> None:
+        """Something that happens once in a while."""
+        what = self.random.random()
+        if what < 0.4:
+            self.engine.look_now()
+        elif what < 0.6 and self.orders:
+            order = self.orders.pop(0)
+            stale = [shard for shard in SHARDS if self.random.random() < 0.2]
+            for shard in stale:
+                self.lose(shard)
+            self.receive(self.engine.failed(order, stale=stale))  # type: ignore[arg-type]
+        elif what < 0.8:
+            missing = frozenset(SHARDS) - self.engine.shards
+            if missing:
+                self.take(missing)
+        elif what < 0.85:
+            shard = self.random.choice(SHARDS)
+            self.lose(shard)
+            self.engine.drop([shard])
+        elif what < 0.852:
+            self.draining = True
+            self.engine.drain()
+
+    def lose(self, shard: int) -> None:
+        self.epochs.pop(shard, None)
+
+    def take(self, shards: frozenset[int]) -> None:
+        """A take-over: what was outstanding is recovered under new numbers, or is gone."""
+        recovered = []
+        for shard in shards:
+            old = self.epochs.get(shard, 0)
+            self.epochs[shard] = epoch = max([old, *(e for s, e in self.outstanding if s == shard)]) + 1
+            for seq in range(1, self.random.randrange(3)):
+                at = self.clock.now() + SECOND * self.random.uniform(-40, 2)
+                work = make_work(50 + seq, shard=shard, misfire=self.random.choice(("latest", "skip")))
+                recovered.append(make_fire(work, at, seq=seq, epoch=epoch, fence=2))
+                self.outstanding[shard, epoch].add(seq)
+            self.outstanding.setdefault((shard, epoch), set())
+        self.engine.taken({shard: self.epochs[shard] for shard in shards}, recovered)
+
+    def confirm(self) -> None:
+        """Some of what was sent gets its outcome."""
+        self.random.shuffle(self.sent)
+        for _ in range(self.random.randrange(1, 4)):
+            if self.sent:
+                fire = self.sent.pop()
+                verdict = self.random.choices(list(Verdict), (6, 1, 1, 1))[0] if not self.is_kind else Verdict.CONFIRMED
+                if verdict is Verdict.CONFIRMED:
+                    self.settle(fire)
+                self.receive(self.engine.published([Outcome(fire, verdict)]))
+
+    def unkind(self, chance: float) -> float:
+        return 0.0 if self.is_kind else chance
+
+    def settle(self, fire: Fire) -> None:
+        self.outstanding[fire.work.shard, fire.epoch].discard(fire.seq)
+
+    # -- what the engine asks ---------------------------------------------------------------------------------------
+
+    def receive(self, effects: list[Effect]) -> None:
+        now = self.clock.monotonic()
+        for effect in effects:
+            match effect:
+                case Publish(fires):
+                    self.check_publication(fires, now)
+                    self.sent += fires
+                case TakeAgain(shards):
+                    assert not shards & self.engine.shards
+                    if not self.draining:
+                        self.take(shards)
+                case Record(epochs, marks):
+                    for shard, mark in marks.items():
+                        assert min(self.outstanding[shard, epochs[shard]], default=mark + 1) > mark
+                    self.orders.append(effect)
+                case Claim() | Release():
+                    assert now < self.engine.lease_until
+                    assert not self.draining
+                    for fire in _numbered(effect):
+                        assert fire.seq not in self.outstanding[fire.work.shard, fire.epoch]
+                        self.outstanding[fire.work.shard, fire.epoch].add(fire.seq)
+                    self.orders.append(effect)
+                case Reap() | Expire():
+                    pass
+                case _:
+                    self.orders.append(effect)
+
+    def check_publication(self, fires: Any, now: float) -> None:
+        assert now < self.engine.lease_until, "published without a lease"
+        assert not self.draining
+        for fire in fires:
+            self.published += 1
+            assert self.epochs[fire.work.shard] == fire.epoch, "published under an epoch that is not ours"
+            assert fire.attempt or fire.fire_at <= self.clock.now(), "published before its time"
+            assert fire.seq in self.outstanding[fire.work.shard, fire.epoch], "published though it is settled"
+            assert all(fire is not other for other in self.sent), "published twice at once"
+
+    def answer(self) -> None:
+        """The store carries orders out one after the other."""
+        if not self.orders:
+            return
+        order = self.orders.pop(0)
+        answers: dict[type, Callable[[Any], list[Effect]]] = {
+            ReadDue: self._due,
+            Claim: self._claimed,
+            ReadWaiting: self._waiting,
+            Release: self._released,
+            CountPredecessors: self._counted,
+            Settle: self._settled,
+            Record: lambda _: self.engine.recorded(),
+        }
+        self.receive(answers[type(order)](order))
+
+    def _due(self, read: ReadDue) -> list[Effect]:
+        jobs: list[DueJob] = []
+        for number, at in self.next_at.items():
+            if at <= read.until and SHARDS[number % 2] in read.shards:
+                overlap = OverlapPolicy.BUFFER_ONE if number % 3 else OverlapPolicy.ALLOW
+                work = make_work(number, shard=SHARDS[number % 2], tenant_id=number % 2, overlap=overlap)
+                jobs.append(make_due(work, at, schedule=every(0.5 * self.clock.speed, anchor=NOON)))
+        return self.engine.due_read(read, jobs[: read.limit])
+
+    def _claimed(self, claim: Claim) -> list[Effect]:
+        fences = {}
+        for plan in claim.plans:
+            changed = self.random.random() < 0.1  # edited, or taken over meanwhile
+            if not changed and plan.next_scheduled_for is not None:
+                self.next_at[plan.due.work.job_id.int] = plan.next_scheduled_for
+            for row in plan.rows:
+                if changed or row.state is not State.CLAIMED:
+                    self.settle(row.fire)
+                else:
+                    fences[row.fire.id] = 1
+        return self.engine.claimed(claim, fences)
+
+    def _waiting(self, read: ReadWaiting) -> list[Effect]:
+        rows = [fire for fire in self.waiting.values() if fire.work.shard in read.shards][: read.limit]
+        copies = [
+            make_fire(f.work, f.scheduled_for, seq=0, epoch=0, attempt=f.attempt, claimed_at=f.claimed_at) for f in rows
+        ]
+        self.waiting.clear()
+        return self.engine.waiting_read(copies)
+
+    def _released(self, release: Release) -> list[Effect]:
+        ids = {fire.id for fire in release.fires if self.random.random() >= self.unkind(0.2)}
+        for fire in release.fires:
+            if fire.id not in ids:
+                self.settle(fire)
+        return self.engine.released(release, ids)
+
+    def _counted(self, count: CountPredecessors) -> list[Effect]:
+        ahead = {fire.id: Predecessors(1, 0) for fire in count.fires if self.random.random() < self.unkind(0.4)}
+        return self.engine.predecessors_counted(count, ahead)
+
+    def _settled(self, settle: Settle) -> list[Effect]:
+        for settlement in settle.settlements:
+            self.settle(settlement.fire)
+            if settlement.state is State.PARKED:
+                self.waiting[number_of(settlement.fire)] = settlement.fire
+        return self.engine.settled(settle)
+
+
+def _numbered(effect: Claim | Release) -> list[Fire]:
+    if isinstance(effect, Release):
+        return list(effect.fires)
+    return [row.fire for plan in effect.plans for row in plan.rows]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from((None, 8.0)))
+def test_whatever_the_world_does_the_engine_keeps_its_promises_and_never_spins(
+    seed: int, stops_after_s: float | None
+) -> None:
+    world = World(seed, stops_after_s=stops_after_s)
+    for _ in range(250):
+        world.step()
+
+
+def test_the_world_is_one_in_which_something_happens() -> None:
+    world = World(3)
+    for _ in range(2000):
+        world.step()
+    assert world.published > 50
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_once_the_world_is_kind_every_number_that_was_given_out_is_settled(seed: int) -> None:
+    world = World(seed)
+    for _ in range(150):
+        world.step()
+    assume(not world.draining)
+    world.is_kind = True
+    world.next_at.clear()
+    world.take(frozenset(SHARDS) - world.engine.shards)
+    for _ in range(1500):
+        world.tick()
+        world.receive(world.engine.advance())
+        world.answer()
+        world.confirm()
+        left = [world.outstanding[shard, epoch] for shard, epoch in world.epochs.items()]
+        if not (any(left) or world.orders):
+            return
+    raise AssertionError(f"numbers that nothing settles: {left}, orders: {world.orders}")
