@@ -24,6 +24,7 @@ from scheduling.core.errors import FairbeatError
 from tests.processes import Spawned
 
 Spawn = Callable[..., Spawned]
+SERVICES = ("rabbitmq", "redis")
 
 
 @cache
@@ -45,19 +46,21 @@ def _rabbitmq_url() -> str:
     return settings.CELERY_BROKER_URL if is_amqp(settings.CELERY_BROKER_URL) else LOCAL_RABBITMQ
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that asks for a service by fixture is marked for it."""
+    """A test that asks for a service, by fixture or by a parameter of that name, is marked for it."""
     for item in items:
-        for service in ("rabbitmq", "redis"):
-            if f"{service}_url" in getattr(item, "fixturenames", ()):
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        for service in SERVICES:
+            if f"{service}_url" in getattr(item, "fixturenames", ()) or service in parameters:
                 item.add_marker(service)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for service in ("rabbitmq", "redis"):
+    for service in SERVICES:
         if item.get_closest_marker(service) and (reason := _missing(service)):
             refuse = pytest.fail if os.environ.get("REQUIRE_SERVICES") == "1" else pytest.skip
-            refuse(f"{item.nodeid} needs {service}: {reason}")
+            refuse(f"needs {service}: {reason}")
 
 
 @pytest.fixture(scope="session")

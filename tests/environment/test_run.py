@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from project.environment.plan import MISSING
 from tests.environment.conftest import Run, servers
 
 WAIT = "import signal; [signal.signal(n, lambda n, _: exit(40 + n)) for n in (2, 15)]; print('waiting'); signal.pause()"
@@ -15,10 +16,10 @@ WAIT = "import signal; [signal.signal(n, lambda n, _: exit(40 + n)) for n in (2,
 
 @pytest.fixture
 def around(run: Run) -> Run:
-    """`run` with a Postgres that answers already: only Redis is embedded."""
+    """`run` with a Postgres that answers, and no RabbitMQ looked for: only Redis is embedded."""
 
     def start(*options: str, **words: str) -> object:
-        return run(*options, **({"DATABASE_URL": postgres_url()} | words))
+        return run(*options, **({"DATABASE_URL": postgres_url(), MISSING: "not looked for"} | words))
 
     return start  # type: ignore[return-value]
 
