@@ -1,7 +1,7 @@
 """The Celery app of the project: `celery -A project worker`.
 
 Its configuration is every `CELERY_…` of the Django settings. Tasks are found in the `tasks` modules of the installed
-apps. It has no beat: `manage.py scheduler` takes its place.
+apps. Its workers consume the tenants' queues. It has no beat: `manage.py scheduler` takes its place.
 """
 
 from __future__ import annotations
@@ -10,8 +10,25 @@ import os
 
 from celery import Celery
 
+import fairness.worker
+from fairness.queues import QueuePlan
+from scheduling.core.fire import Lane
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 app = Celery("project")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+def queue_plan() -> QueuePlan:
+    """The sizes and names of the tenants' queues, for those who publish and those who consume."""
+    from django.conf import settings
+
+    from scheduling.conf import scheduling_settings
+
+    ours = scheduling_settings(settings)
+    return QueuePlan(prefix=ours.QUEUE_PREFIX, max_length=ours.QUEUE_MAX_LENGTH)
+
+
+fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan)

@@ -1,0 +1,68 @@
+"""Tasks for workers under test (`-I tests.worker.sample_tasks`). They write to the table `test_effect`."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from celery import shared_task
+from django.db import connection
+
+from scheduling import JobTask, current_job, job
+
+EFFECTS = (
+    "CREATE TABLE IF NOT EXISTS test_effect"
+    " (what text NOT NULL, fire text, attempt int, fence int, at timestamptz DEFAULT clock_timestamp())"
+)
+
+
+def effect(what: str) -> None:
+    """A row that the task wrote, with what it knew of its fire."""
+    fire = current_job(None)
+    known = [str(fire.fire_id), fire.attempt, fire.fence] if fire else [None, None, None]
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO test_effect (what, fire, attempt, fence) VALUES (%s, %s, %s, %s)", [what, *known])
+
+
+@job(name="tests.worker.write")
+def write(what: str) -> str:
+    with current_job().commit():
+        effect(what)
+    return what
+
+
+@shared_task(base=JobTask, name="tests.worker.write_in_job_task")
+def write_in_job_task(what: str) -> str:
+    effect(what)
+    return what
+
+
+@shared_task(name="tests.worker.plain")
+def plain(what: str) -> str:
+    effect(what)
+    return what
+
+
+@job(name="tests.worker.fail")
+def fail(what: str) -> None:
+    effect(what)
+    raise ValueError(what)
+
+
+@job(name="tests.worker.die_before_commit")
+def die_before_commit(what: str) -> None:
+    with current_job().commit():
+        effect(what)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(name="tests.worker.die_after_acquire")
+def die_after_acquire() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(name="tests.worker.ordinary", bind=True)
+def ordinary(self, what: str) -> str:
+    """Called by `delay()`: it runs on behalf of no fire."""
+    effect(f"{what} {current_job(None)} {self.request.called_directly}")
+    return what

@@ -1,0 +1,228 @@
+"""`current_job().commit()`: the task's writes and the completion in one transaction."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import OperationalError, connection, transaction
+
+from fairness.models import Tenant
+from scheduling import CommitRefused, LeaseLost, current_job
+from scheduling.models import Fire, JobRun
+
+pytestmark = pytest.mark.django_db
+
+
+def write(slug: str = "effect") -> None:
+    Tenant.objects.create(slug=slug)
+
+
+def written() -> list[str]:
+    return list(Tenant.objects.filter(slug__startswith="effect").values_list("slug", flat=True))
+
+
+def lose_the_lease() -> None:
+    Fire.objects.update(state="claimed", fence=2, holder=None, lease_until=None)
+
+
+def write_in_commit() -> str:
+    with current_job().commit():
+        write()
+    return "done"
+
+
+def test_the_write_and_the_completion_are_there_together(define, deliver, fire_of):
+    seen = []
+
+    def task():
+        with current_job().commit():
+            write()
+        seen.append((Fire.objects.get().state, written(), current_job().is_committed))
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert seen == [("succeeded", ["effect"], True)]
+    assert JobRun.objects.get().state == "succeeded"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_completion_is_the_last_statement_and_limits_how_long_the_commit_may_take(define, deliver, fire_of):
+    timeouts = []
+
+    def task():
+        with connection.execute_wrapper(watch), current_job().commit():
+            write()
+
+    def watch(execute, sql, params, many, context):
+        result = execute(sql, params, many, context)
+        if connection.in_atomic_block:
+            with connection.connection.cursor() as cursor:
+                timeouts.append(cursor.execute("SHOW idle_in_transaction_session_timeout").fetchone()[0])
+        return result
+
+    deliver(fire_of(define(task)))
+
+    assert timeouts[-1] == "5s"
+    assert "5s" not in timeouts[:-1]
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        assert cursor.fetchone()[0] != "5s"
+
+
+def test_an_exception_inside_takes_both_back_and_the_attempt_fails(define, deliver, fire_of):
+    def task():
+        with current_job().commit():
+            write()
+            raise ValueError("halfway")
+
+    assert deliver(fire_of(define(task))).state == "RETRY"
+    assert written() == []
+    assert Fire.objects.get().state == "retry_wait"
+    assert JobRun.objects.get().error == "ValueError: halfway"
+
+
+def test_after_it_rolled_back_it_may_be_used_again(define, deliver, fire_of):
+    def task():
+        try:
+            with current_job().commit():
+                write("effect1")
+                raise ValueError
+        except ValueError:
+            with current_job().commit():
+                write("effect2")
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert written() == ["effect2"]
+
+
+def test_a_write_of_a_worker_that_lost_its_lease_is_taken_back(define, deliver, fire_of):
+    def task():
+        lose_the_lease()
+        write_in_commit()
+
+    assert deliver(fire_of(define(task))).state == "IGNORED"
+    assert written() == []
+    assert (Fire.objects.get().state, Fire.objects.get().fence) == ("claimed", 2)
+
+
+def test_it_is_refused_before_anything_is_written_once_the_lease_is_known_to_be_lost(define, deliver, fire_of):
+    seen = []
+
+    def task():
+        current_job().mark_lost()
+        try:
+            with current_job().commit():
+                pytest.fail("the block ran")
+        except LeaseLost:
+            seen.append(current_job().lost)
+
+    deliver(fire_of(define(task)))
+    assert seen == [True]
+
+
+def test_it_can_complete_only_once(define, deliver, fire_of):
+    seen = []
+
+    def task():
+        write_in_commit()
+        try:
+            with current_job().commit():
+                pytest.fail("the block ran")
+        except CommitRefused as refused:
+            seen.append(str(refused))
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert "used before" in seen[0]
+
+
+def test_it_is_refused_inside_itself(define, deliver, fire_of):
+    def task():
+        with current_job().commit():
+            write_in_commit()
+
+    told = deliver(fire_of(define(task), policy={"max_attempts": 1}))
+    assert isinstance(told.value, CommitRefused)
+    assert written() == []
+
+
+def test_it_is_refused_inside_another_transaction_where_it_would_not_be_last(define, deliver, fire_of):
+    def task():
+        with transaction.atomic():
+            write_in_commit()
+
+    told = deliver(fire_of(define(task), policy={"max_attempts": 1}))
+    assert isinstance(told.value, CommitRefused)
+    assert "inside another transaction" in str(told.value)
+    assert written() == []
+
+
+def test_it_is_refused_for_another_database(define, deliver, fire_of):
+    def task():
+        with current_job().commit(using="warehouse"):
+            pytest.fail("the block ran")
+
+    told = deliver(fire_of(define(task), policy={"max_attempts": 1}))
+    assert str(told.value).startswith("using 'warehouse': ")
+
+
+def test_what_the_task_raises_after_it_changes_nothing_in_the_ledger(define, deliver, fire_of):
+    late = ValueError("late")
+
+    def task():
+        write_in_commit()
+        raise late
+
+    told = deliver(fire_of(define(task)))
+    assert (told.state, told.value) == ("FAILURE", late)
+    assert Fire.objects.get().state == "succeeded"
+    assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
+
+
+@pytest.fixture
+def lose_the_reply(transactional_db, monkeypatch):
+    """The next COMMIT reaches the server, or not, and its reply is lost with the connection."""
+
+    def arrange(*, is_committed: bool) -> None:
+        commit = getattr(connection, "_commit")  # noqa: B009  (typed as if it were not there)
+
+        def lost() -> None:
+            monkeypatch.undo()
+            if is_committed:
+                commit()
+            connection.connection.close()
+            raise OperationalError("the connection was lost")
+
+        monkeypatch.setattr(connection, "_commit", lost)
+
+    return arrange
+
+
+def test_a_commit_whose_reply_was_lost_has_succeeded_if_it_was_written(define, deliver, fire_of, lose_the_reply):
+    def task():
+        lose_the_reply(is_committed=True)
+        return write_in_commit()
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert written() == ["effect"]
+    assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
+
+
+def test_a_commit_whose_reply_was_lost_is_a_failed_attempt_if_it_was_not(define, deliver, fire_of, lose_the_reply):
+    def task():
+        lose_the_reply(is_committed=False)
+        return write_in_commit()
+
+    assert deliver(fire_of(define(task))).state == "RETRY"
+    assert written() == []
+    assert Fire.objects.get().state == "retry_wait"
+    assert [run.state for run in JobRun.objects.all()] == ["failed"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_lost_before_the_completion_is_a_failed_attempt(define, deliver, fire_of):
+    def task():
+        with current_job().commit():
+            write()
+            connection.connection.close()
+            write("effect2")
+
+    assert deliver(fire_of(define(task))).state == "RETRY"
+    assert written() == []
