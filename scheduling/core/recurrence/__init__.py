@@ -5,6 +5,7 @@ from scheduling.core.recurrence.calendar import Bounded, Calendar, ClosedHours
 from scheduling.core.recurrence.cron import Cron
 from scheduling.core.recurrence.cron_days import DayMatch
 from scheduling.core.recurrence.cron_fields import normalize_steps
+from scheduling.core.recurrence.edit import Edit, edit
 from scheduling.core.recurrence.interval import Interval
 from scheduling.core.recurrence.lint import Caution, Doubt, lint
 from scheduling.core.recurrence.once import Once
@@ -23,6 +24,7 @@ __all__ = [
     "Cron",
     "DayMatch",
     "Doubt",
+    "Edit",
     "Fold",
     "Gap",
     "Interval",
@@ -35,6 +37,7 @@ __all__ = [
     "Schedule",
     "backlog",
     "count_between",
+    "edit",
     "lint",
     "normalize_steps",
     "occurrences",

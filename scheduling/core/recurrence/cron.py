@@ -7,18 +7,14 @@ or shows it twice (options ``gap`` and ``fold``). This is the rule of Debian's c
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.recurrence.cron_days import DayMatch
-from scheduling.core.recurrence.cron_plan import compiled
+from scheduling.core.recurrence.cron_plan import compiled, is_hashed
 from scheduling.core.recurrence.schedule import option, utc
 from scheduling.core.recurrence.timeline import Fold, Gap, Timeline
-from scheduling.core.recurrence.zones import zone
-
-_HASHED = re.compile(r"(?:^|[\s,])[Hh]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +37,11 @@ class Cron:
     def __post_init__(self) -> None:
         if not isinstance(self.expression, str):
             raise InvalidField("cron", self.expression, "is not text")
-        zone(self.tz)
+        if not isinstance(self.tz, str):
+            raise InvalidField("tz", self.tz, "is not text")
         day_match = option("day_match", DayMatch, self.day_match)
         gap, fold = option("gap", Gap, self.gap), option("fold", Fold, self.fold)
-        key = self.key if _HASHED.search(self.expression) else ""  # the same timeline for all where nothing is hashed
+        key = self.key if is_hashed(self.expression) else ""  # the same timeline for all where nothing is hashed
         line = compiled(self.expression, key, day_match, gap, fold, self.tz)
         for name, value in (("day_match", day_match), ("gap", gap), ("fold", fold), ("line", line)):
             object.__setattr__(self, name, value)

@@ -7,6 +7,7 @@ at most 40 years away.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from calendar import isleap
@@ -28,7 +29,7 @@ from scheduling.core.recurrence.cron_days import (
 )
 from scheduling.core.recurrence.cron_fields import Fields, parse
 from scheduling.core.recurrence.timeline import LONGEST_BLOCK_BITS, Fold, Gap, Timeline
-from scheduling.core.recurrence.zones import DAY
+from scheduling.core.recurrence.zones import DAY, zone
 
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _BLOCK_HOLDS = 32
@@ -50,8 +51,9 @@ class CronWall:
         day = self._first_day(today)
         place = bisect_left(self.minutes, second // 60) if day == today else 0
         while day is not None:
-            for minute in range(place, len(self.minutes)):
-                start = day * DAY + self.minutes[minute] * 60
+            midnight = day * DAY
+            for minute in self.minutes[place:] if place else self.minutes:
+                start = midnight + minute * 60
                 if start >= high:
                     return
                 for second in self.seconds:
@@ -104,7 +106,8 @@ class CronWall:
 
 @lru_cache(maxsize=8192)
 def compiled(expression: str, key: str, day_match: DayMatch, gap: Gap, fold: Fold, tz: str) -> Timeline:
-    """The timeline of an expression, shared by all that ask for the same. Raises InvalidField (``cron``)."""
+    """The timeline of an expression, shared by all that ask for the same. Raises InvalidField (``cron``, ``tz``)."""
+    zone(tz)
     fields = parse(expression, key)
     days = month_days(fields.day_rule, day_match)
     months = [month for month in range(1, 13) if fields.months >> month & 1]
@@ -118,6 +121,12 @@ def compiled(expression: str, key: str, day_match: DayMatch, gap: Gap, fold: Fol
         waits=waits(fields.day_rule, fields.months),
     )
     return Timeline(wall, tz, not fields.elapsed, gap, fold, _block_bits(fields, days))
+
+
+@lru_cache(maxsize=8192)
+def is_hashed(expression: str) -> bool:
+    """Whether an item starts with ``H``."""
+    return re.search(r"(?:^|[\s,])[Hh]", expression) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -42,6 +42,8 @@ def utc(field: str, moment: datetime) -> datetime:
 
 def option(field: str, kind: type[Option], value: str) -> Option:
     """The member of an enum that a text names. Raises InvalidField, naming ``field``."""
+    if type(value) is kind:
+        return value
     try:
         return kind(value)
     except ValueError:

@@ -127,7 +127,8 @@ class Timeline:
                 low = max(low, segment.start + segment.before)
             if self.fold is Fold.SECOND and segment.after < offset:
                 high = segment.end + segment.after
-        shown = (local - offset for local in self.wall.local_times(low, high))
+        local_times = self.wall.local_times(low, high)
+        shown = map((-offset).__add__, local_times) if offset else local_times
         # a time in the gap before the segment could fire at or after start
         if self.wall_clock and start + segment.before < segment.start + offset:
             return _merged(self._out_of_gap(segment, start), shown)
@@ -142,13 +143,13 @@ class Timeline:
             yield from (start for _ in islice(self.wall.local_times(opens, closes), 1))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=16_384)  # 25 MB when full
 def _block(line: Timeline, index: int) -> tuple[datetime, ...]:
     """The occurrences in a block of time, and the first one behind it: whatever the block is asked for is in it."""
     end = (index + 1) << line.block_bits
     found = []
     for instant in line.walk(index << line.block_bits):
-        found.append(EPOCH + timedelta(0, instant))
+        found.append(EPOCH + timedelta(0, instant))  # positional: half the time of seconds=
         if instant >= end:
             break
     return tuple(found)
