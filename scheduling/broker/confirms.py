@@ -39,6 +39,11 @@ class ConfirmLedger(Generic[M]):
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def next_tag(self) -> int:
+        """The tag of the message that is sent next."""
+        return self._next
+
     def sent(self, message: M) -> None:
         """``message`` is the next one on the wire."""
         self._open[self._next] = message
@@ -69,6 +74,17 @@ class ConfirmLedger(Generic[M]):
             else:
                 decided.append(message)
         return decided, returned
+
+    def expire(self, below: int) -> list[M]:
+        """Gives up on what is open with a tag lower than ``below``: a confirm that still comes settles nothing."""
+        expired = []
+        for tag in range(self._low, below):
+            message = self._open.pop(tag, None)
+            if message is not None:
+                self._returned.discard(tag)
+                expired.append(message)
+        self._low = max(self._low, below)
+        return expired
 
     def abandon(self) -> list[M]:
         """The connection ended: everything that is open, oldest first. The ledger is of no use afterwards."""

@@ -42,6 +42,7 @@ from scheduling.core.fire import Fire, Outcome, Verdict
 
 BATCH = 500
 WINDOW = 4000
+PATIENCE_S = 30.0
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 1.0
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class RabbitMQPublisher:
     ``url`` may name several brokers of one cluster, separated by ``;``, that are tried in turn. ``origin`` is the
     sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` says, by the name of a task, what the task says
     of its result (None where it is unknown); ``queue_for`` names a fire's queue; both are called often, and should be
-    look-ups. ``tls`` is Celery's ``broker_use_ssl``.
+    look-ups. ``patience_s`` is the longest wait for any answer of the broker. ``tls`` is Celery's ``broker_use_ssl``.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class RabbitMQPublisher:
         queue_for: QueueFor,
         window: int = WINDOW,
         batch: int = BATCH,
+        patience_s: float = PATIENCE_S,
         heartbeat_s: int = HEARTBEAT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: Any = None,
@@ -76,7 +78,12 @@ class RabbitMQPublisher:
             "tls": tls,
         }
         self._message_options: dict[str, Any] = {"origin": origin, "ignore_result": ignore_result}
-        self._session_options: dict[str, Any] = {"queue_for": queue_for, "window": window, "batch": batch}
+        self._session_options: dict[str, Any] = {
+            "queue_for": queue_for,
+            "window": window,
+            "batch": batch,
+            "patience_s": patience_s,
+        }
         self._inbox: deque[Fire] = deque()
         self._outcomes: list[Outcome] = []  # not reported yet; the session appends to it
         self._report: Report
@@ -134,7 +141,7 @@ class RabbitMQPublisher:
     def _run(self) -> None:
         try:
             while not self._is_done():
-                ready = self._selector.select(self._patience_s())
+                ready = self._selector.select(self._quiet_s())
                 self._turn({key.fileobj for key, _ in ready})
         finally:
             self._finish()
@@ -145,14 +152,14 @@ class RabbitMQPublisher:
         waits = bool(self._inbox) or (self._session is not None and not self._session.is_idle)
         return not waits or time.monotonic() >= self._stop_at
 
-    def _patience_s(self) -> float | None:
+    def _quiet_s(self) -> float | None:
         """How long nothing can happen unless a socket says so; None: for ever."""
         now_s = time.monotonic()
         until_s = math.inf if self._stop_at is None else self._stop_at - now_s
         if self._session is None:
             until_s = min(until_s, math.inf if self._is_dialling else self._dial_at - now_s)
         elif self._session.is_blocked or not self._session.can_send(self._inbox):
-            until_s = min(until_s, self._session.link.next_beat_s(now_s))
+            until_s = min(until_s, self._session.link.next_beat_s(now_s), self._session.deadline_s - now_s)
         else:
             return 0.0
         return None if until_s == math.inf else max(0.0, until_s)
@@ -178,6 +185,7 @@ class RabbitMQPublisher:
                 session.handle(link.receive(), now_s)
                 link.flush()
             link.beat(now_s)
+            session.expire(now_s)
             if not session.is_blocked:
                 session.pump(self._inbox, now_s)
             self._watch(link)

@@ -9,6 +9,8 @@ Invariants:
 
 - exactly one outcome for each fire that was taken from the inbox, appended to ``outcomes``;
 - at most ``window`` messages are open, and at most ``batch`` are rendered before what the broker said is read;
+- nothing is waited for longer than ``patience_s``: a message that the broker does not confirm by then (its queue has
+  lost its majority, say) is LOST and makes room for others; a declaration that it does not answer ends the connection;
 - a fire that cannot be rendered, or whose queue the broker refuses to declare, is NACKED with a line in the log; it
   ends nothing else.
 
@@ -19,6 +21,7 @@ only call that is left.
 from __future__ import annotations
 
 import logging
+import math
 import struct
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -52,6 +55,7 @@ class Session:
         queue_for: QueueFor,
         window: int,
         batch: int,
+        patience_s: float,
     ) -> None:
         self.link = link
         self.is_blocked = False
@@ -60,6 +64,8 @@ class Session:
         self._queue_for = queue_for
         self._window = window
         self._batch = batch
+        self._patience_s = patience_s
+        self._sent_by: deque[tuple[float, int]] = deque()  # (when, tag): lower tags were sent about then, or before
         self._ledger: ConfirmLedger[Item] = ConfirmLedger()
         self._topology = Topology(DECLARING)
         self._ready: deque[Item] = deque()
@@ -87,10 +93,26 @@ class Session:
                 item = self._ready.popleft() if self._ready else (inbox.popleft(), 0)
                 if message := self._message(item, now_s):
                     frames.append(message)
-        if declaration := self._topology.next_frame():
+            self._note_sending(now_s)
+        if declaration := self._topology.next_frame(now_s):
             frames.append(declaration)
         if frames:
             self.link.send(b"".join(frames))
+
+    @property
+    def deadline_s(self) -> float:
+        """The monotonic second at which ``expire`` has something to do."""
+        oldest_s = self._sent_by[0][0] if self._sent_by else math.inf
+        return min(oldest_s, self._topology.asked_at_s) + self._patience_s
+
+    def expire(self, now_s: float) -> None:
+        """Gives up on what the broker has not answered for too long."""
+        if now_s >= self._topology.asked_at_s + self._patience_s:
+            raise LinkEnded(f"the broker has not answered a declaration for {self._patience_s:g} s")
+        while self._sent_by and now_s >= self._sent_by[0][0] + self._patience_s:
+            if expired := self._ledger.expire(self._sent_by.popleft()[1]):
+                log.error("%d messages were not confirmed within %g s", len(expired), self._patience_s)
+                self._decide(expired, Verdict.LOST)
 
     def handle(self, events: Iterable[Event], now_s: float) -> None:
         """What the broker said."""
@@ -104,13 +126,13 @@ class Session:
             elif isinstance(event, ChannelClosed):
                 self._channel_closed(event, now_s)
             elif isinstance(event, Blocked):
-                self._block(event)
+                self._block(event, now_s)
             elif isinstance(event, ConnectionClosed):
                 self.link.agree_to_close()
                 raise LinkEnded(f"the broker closed the connection: {event.code} {event.text}")
 
     def drop_waiting(self) -> None:
-        """Fires that are not on the wire are reported UNSENT."""
+        """Fires that are not on the wire are UNSENT: also what to do while the broker is blocked."""
         waiting = [*self._ready, *(item for items in self._held.values() for item in items)]
         self._ready.clear()
         self._held.clear()
@@ -120,6 +142,13 @@ class Session:
         """The connection ended: what was sent and not confirmed is LOST, the rest UNSENT."""
         self._decide(self._ledger.abandon(), Verdict.LOST)
         self.drop_waiting()
+
+    def _note_sending(self, now_s: float) -> None:
+        """One note for what is sent within a tenth of the patience: it expires by so much too early."""
+        if self._sent_by and now_s < self._sent_by[-1][0] + self._patience_s / 10:
+            self._sent_by[-1] = (self._sent_by[-1][0], self._ledger.next_tag)
+        else:
+            self._sent_by.append((now_s, self._ledger.next_tag))
 
     def _message(self, item: Item, now_s: float) -> bytes | None:
         fire, published = item
@@ -170,11 +199,11 @@ class Session:
             log.error("queue %s cannot be declared, %d fires refused: %s %s", queue, len(items), event.code, event.text)
             self._decide(items, Verdict.NACKED)
 
-    def _block(self, event: Blocked) -> None:
+    def _block(self, event: Blocked, now_s: float) -> None:
         self.is_blocked = event.reason is not None
+        self._topology.ask_from(math.inf if self.is_blocked else now_s)
         if self.is_blocked:
             log.warning("the broker takes no messages for now: %s", event.reason)
-            self.drop_waiting()
         else:
             log.info("the broker takes messages again")
 

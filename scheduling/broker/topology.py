@@ -14,6 +14,7 @@ itself. Pure: frames out, answers in, the time is given.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +44,7 @@ class Topology:
         self._current: QueueSpec | None = None
         self._steps: deque[tuple[str, bytes]] = deque()
         self._asked: str | None = None  # the step whose answer is awaited
+        self.asked_at_s = math.inf  # since when; infinite while none is
         self._done: set[str] = set()  # steps that need not be repeated on this connection
 
     def want(self, spec: QueueSpec) -> None:
@@ -64,7 +66,7 @@ class Topology:
             del self._refused[name]
         return False
 
-    def next_frame(self) -> bytes | None:
+    def next_frame(self, now_s: float) -> bytes | None:
         """What to send now; None while an answer is awaited, or nothing is wanted."""
         if self._asked is not None or not self._channel_is_open:
             return None
@@ -74,10 +76,17 @@ class Topology:
             self._current = self._waiting.popleft()
             self._steps.extend(s for s in _steps(self._current, self._channel) if s[0] not in self._done)
         self._asked, frame = self._steps.popleft()
+        self.asked_at_s = now_s
         return frame
+
+    def ask_from(self, since_s: float) -> None:
+        """An awaited answer, if there is one, is awaited since then: a broker that is blocked does not answer."""
+        if self._asked is not None or not self._channel_is_open:
+            self.asked_at_s = since_s
 
     def answered(self) -> str | None:
         """The awaited answer came; the name of the queue that is declared by it, if it was the last step."""
+        self.asked_at_s = math.inf
         if not self._channel_is_open:
             self._channel_is_open = True
             return None
@@ -94,7 +103,7 @@ class Topology:
     def channel_closed(self, now_s: float) -> tuple[str | None, bytes]:
         """The broker refused the current step: (the queue that cannot be declared, the frames that open the channel
         anew)."""
-        self._channel_is_open, self._asked = False, None
+        self._channel_is_open, self._asked, self.asked_at_s = False, None, now_s
         frames = method(self._channel, _CHANNEL_CLOSE_OK) + method(self._channel, _CHANNEL_OPEN, dumps("s", ("",)))
         if self._current is None:
             return None, frames

@@ -40,6 +40,7 @@ class Queues:
     def delete(self) -> None:
         for spec in self._used.values():
             self.channel.queue_delete(spec.name)
+            self.channel.exchange_delete(spec.name)  # of that name where Celery declared the queue as well
             if dead := spec.dead_letters:
                 self.channel.queue_delete(dead.queue)
                 self.channel.exchange_delete(dead.exchange)

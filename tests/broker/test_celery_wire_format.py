@@ -138,7 +138,7 @@ def redis_queue(redis_url: str, unique: str) -> Iterator[tuple[redis.Redis, str]
     name = QueuePlan(prefix=unique).queue_name("acme", "bulk")
     client = redis.Redis.from_url(redis_url)
     yield client, name
-    client.delete(name, f"_kombu.binding.{name}")
+    client.delete(name, *client.scan_iter(f"*{unique}*", count=10_000))
 
 
 def test_what_redis_gets_is_field_by_field_what_celery_sends(

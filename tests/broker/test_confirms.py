@@ -99,6 +99,15 @@ def test_abandon_gives_what_is_open_oldest_first() -> None:
     assert len(open_ones) == 0
 
 
+def test_expired_messages_are_settled_by_nothing_that_comes_later() -> None:
+    open_ones = ledger(4)
+    open_ones.settle(2, multiple=False)
+    open_ones.mark_returned(lambda message: message == 3)
+    assert open_ones.expire(open_ones.next_tag - 1) == [1, 3]
+    assert open_ones.settle(3, multiple=True) == ([], [])
+    assert open_ones.settle(4, multiple=True) == ([4], [])
+
+
 steps = st.lists(
     st.one_of(
         st.just("send"),

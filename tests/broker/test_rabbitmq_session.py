@@ -8,13 +8,14 @@ import pytest
 
 from fairness.queues import QueuePlan
 from scheduling.broker.amqp_frames import MessageWriter
-from scheduling.broker.amqp_reader import Answer, ChannelClosed, Confirm, ConnectionClosed, Event, Returned
+from scheduling.broker.amqp_reader import Answer, Blocked, ChannelClosed, Confirm, ConnectionClosed, Event, Returned
 from scheduling.broker.rabbitmq_session import Session
 from scheduling.broker.topology import REFUSED_S
 from scheduling.core.fire import Fire, Outcome, Verdict
 from tests.broker.outcomes import fire, fires, unknown, work
 
 PLAN = QueuePlan()
+PATIENCE_S = 30.0
 DECLARED = [Answer(2, (40, 11)), Answer(2, (50, 11)), Answer(2, (50, 21)), Answer(2, (50, 11))]
 
 
@@ -51,6 +52,7 @@ class Play:
             MessageWriter(origin="gen1@test", ignore_result=unknown, frame_max=131_072, channel=1),
             outcomes=self.outcomes,
             queue_for=lambda one: PLAN.queue(one.work.tenant, one.work.lane),
+            patience_s=PATIENCE_S,
             **{"window": 100, "batch": 50, **options},
         )
 
@@ -65,6 +67,11 @@ class Play:
         for event in events:
             self.session.handle([event], self.now_s)
             self.pump()
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.session.expire(self.now_s)
+        self.pump()
 
     def decided(self) -> list[tuple[Fire, Verdict]]:
         told = [(outcome.fire, outcome.verdict) for outcome in self.outcomes]
@@ -232,3 +239,59 @@ def test_what_was_sent_is_lost_and_what_waits_is_unsent_when_the_connection_ends
 def test_what_leaves_the_open_messages_in_doubt_ends_the_connection(play: Play, event: Event) -> None:
     with pytest.raises(ConnectionError):
         play.hear(event)
+
+
+def test_what_is_not_confirmed_in_time_is_lost_and_makes_room() -> None:
+    play = Play(window=3)
+    play.publish(fire())
+    play.hear(*DECLARED, ack(1))
+    play.decided()
+    stuck, fine, late = fires(3)
+    play.publish(stuck, fine)
+    play.hear(ack(3))
+    play.wait(PATIENCE_S / 2)
+    play.publish(late)
+    assert play.decided() == [(fine, Verdict.CONFIRMED)]
+    play.wait(PATIENCE_S / 2)
+    assert play.decided() == [(stuck, Verdict.LOST)]
+    assert play.session.open_messages == 1
+    play.hear(ack(2), ack(4))
+    assert play.decided() == [(late, Verdict.CONFIRMED)]
+
+
+def test_messages_expire_at_the_deadline_that_was_announced(play: Play) -> None:
+    one, two = fires(2)
+    play.publish(one)
+    play.now_s += PATIENCE_S / 20
+    play.publish(two)
+    for _ in range(10):
+        if play.session.is_idle:
+            break
+        assert play.session.deadline_s > play.now_s
+        play.wait(play.session.deadline_s - play.now_s)
+    assert play.decided() == [(one, Verdict.LOST), (two, Verdict.LOST)]
+    assert play.now_s <= PATIENCE_S * 1.1
+
+
+def test_a_declaration_without_an_answer_ends_the_connection(play: Play) -> None:
+    waits = fire(work(tenant="other"))
+    play.publish(waits)
+    play.wait(PATIENCE_S * 0.9)
+    with pytest.raises(ConnectionError, match="declaration"):
+        play.wait(PATIENCE_S * 0.2)
+    play.session.abandon()
+    assert play.decided() == [(waits, Verdict.UNSENT)]
+
+
+def test_a_blocked_broker_has_all_time_to_declare_but_not_to_confirm(play: Play) -> None:
+    waits, sent = fire(work(tenant="other")), fire()
+    play.publish(waits, sent)
+    play.hear(Blocked("low on memory"))
+    play.session.drop_waiting()
+    play.wait(PATIENCE_S * 3)
+    assert play.decided() == [(waits, Verdict.UNSENT), (sent, Verdict.LOST)]
+    play.hear(Blocked(None))
+    play.wait(PATIENCE_S * 0.9)
+    assert play.session.deadline_s > play.now_s
+    play.hear(DECLARED[-1])
+    assert play.session.is_idle

@@ -104,4 +104,5 @@ def test_it_executes_what_comes_over_redis(redis_url: str, unique: str, outcomes
         with stock_worker(redis_url, Queue(spec.name)) as executions:
             assert_all_ran_once(executions.wait(COUNT))
     finally:
-        redis.Redis.from_url(redis_url).delete(spec.name, f"_kombu.binding.{spec.name}")
+        client = redis.Redis.from_url(redis_url)
+        client.delete(*client.scan_iter(f"*{unique}*", count=10_000), spec.name)
