@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from celery import shared_task
 from django.db import connection
@@ -56,9 +57,11 @@ def die_before_commit(what: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@job(name="tests.worker.die_after_acquire")
-def die_after_acquire() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+@job(name="tests.worker.hold")
+def hold(path: str) -> None:
+    """Keeps its message until there is such a file."""
+    while not os.path.exists(path):
+        time.sleep(0.02)
 
 
 @job(name="tests.worker.ordinary", bind=True)

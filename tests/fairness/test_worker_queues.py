@@ -1,0 +1,106 @@
+"""Real workers on RabbitMQ: the arguments of tenants' queues, the prefetch of their consumers, a lost connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import amqp
+import kombu
+import pytest
+
+from fairness.models import Tenant
+from fairness.queues import QueuePlan
+from tests.processes import Spawned, eventually
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
+
+LANES = ("transactional", "bulk")
+SLUGS = ("default", "acme", "odd")
+
+
+@pytest.fixture
+def plan(unique: str) -> QueuePlan:
+    return QueuePlan(prefix=unique)
+
+
+@pytest.fixture
+def channel(rabbitmq_url: str, plan: QueuePlan) -> Iterator[Any]:
+    """A channel of ours; the queues of this test are removed by it in the end."""
+    with kombu.Connection(rabbitmq_url) as connection:
+        yield connection.channel()
+        channel: Any = connection.channel()
+        names = [plan.queue_name(slug, lane) for slug in SLUGS for lane in LANES]
+        for name in (*names, *(plan.dead_letters(lane).queue for lane in LANES), f"{plan.prefix}.default"):
+            channel.queue_delete(name)
+        channel.exchange_delete(plan.dead_letters("bulk").exchange)
+
+
+@pytest.fixture
+def start(channel: Any, spawn: Any, rabbitmq_url: str, unique: str) -> Callable[..., Spawned]:
+    def worker(*options: str) -> Spawned:
+        process: Spawned = spawn(
+            "celery", "-A", "project", "worker", "-P", "threads", "-c", "4", "-n", f"{unique}@%h", "-l", "INFO",
+            "--without-gossip", "--without-mingle", *options,
+            ready=f"consuming {unique}.default.bulk.v1", CELERY_BROKER_URL=rabbitmq_url, FAIRBEAT_QUEUE_PREFIX=unique,
+        )  # fmt: skip
+        return process
+
+    return worker
+
+
+def test_the_queues_are_those_of_the_publisher_with_their_dead_letters(start, channel, plan):
+    start()
+
+    for lane in LANES:
+        spec = plan.queue("default", lane)
+        channel.queue_declare(spec.name, durable=True, auto_delete=False, arguments=dict(spec.arguments))
+        dead = plan.dead_letters(lane)
+        channel.queue_declare(dead.queue, durable=True, auto_delete=False, arguments=dict(dead.arguments))
+        channel.basic_publish(amqp.Message("x"), exchange=dead.exchange, routing_key=dead.routing_key)
+        eventually(lambda dead=dead: channel.basic_get(dead.queue, no_ack=True))  # type: ignore[misc]
+
+
+def test_each_consumer_holds_as_many_messages_as_its_tenants_weight_gives_it(start, channel, plan, unique, tmp_path):
+    """Twice four slots for weights 1 and 3, each in two lanes: 1 and 3 a queue, however many messages wait."""
+    Tenant.objects.create(slug="acme", weight=3)
+    worker = start("-I", "tests.worker.sample_tasks")
+    worker.wait_for_line(f"consuming {unique}.acme.bulk.v1")
+    release = tmp_path / "release"
+    producer = kombu.Producer(channel)
+    queues = {slug: plan.queue_name(slug, "bulk") for slug in ("default", "acme")}
+
+    for slug, name in queues.items():
+        for number in range(5):
+            headers = {"task": "tests.worker.hold", "id": f"{slug}-{number}"}
+            producer.publish([[str(release)], {}, None], exchange="", routing_key=name, headers=headers)
+    waiting = {
+        slug: lambda name=name: channel.queue_declare(name, passive=True).message_count for slug, name in queues.items()
+    }
+
+    eventually(lambda: (waiting["default"](), waiting["acme"]()) == (4, 2))
+    release.touch()
+    eventually(lambda: (waiting["default"](), waiting["acme"]()) == (0, 0))
+
+
+def test_a_queue_that_the_broker_refuses_costs_that_queue_alone(start, channel, plan, unique):
+    odd = plan.queue_name("odd", "bulk")
+    channel.queue_declare(odd, durable=True, auto_delete=False)
+    Tenant.objects.create(slug="odd")
+    worker = start()
+
+    worker.wait_for_line(f"queue {odd} cannot be consumed")
+    worker.wait_for_line(f"consuming {unique}.odd.transactional.v1")
+    Tenant.objects.create(slug="acme")
+    worker.wait_for_line(f"consuming {unique}.acme.bulk.v1")
+
+
+def test_after_a_lost_connection_the_queues_are_consumed_again(start, channel, plan):
+    worker = start()
+    name = plan.queue_name("default", "bulk")
+
+    channel.queue_delete(name)  # Celery takes a cancelled consumer for a lost connection
+
+    worker.wait_for_line("Connection to broker lost")
+    eventually(lambda: worker.output.count(f"consuming {name}") == 2)
+    eventually(lambda: channel.queue_declare(name, passive=True).consumer_count == 1)
