@@ -129,6 +129,14 @@ def test_dtstart_may_stand_in_the_text():
     assert schedule == RRule(text, tz="Europe/Paris")
 
 
+def test_nothing_comes_before_the_start_though_its_week_began_earlier():
+    assert fires("FREQ=WEEKLY;BYDAY=MO,WE,FR", "UTC", "2026-01-07T09:00:00+00:00") == [
+        "2026-01-07 09:00 +0000",
+        "2026-01-09 09:00 +0000",
+        "2026-01-12 09:00 +0000",
+    ]
+
+
 def test_until_is_a_moment_or_the_end_of_a_day():
     start = "2026-01-05T09:00:00+01:00"
     assert len(fires("FREQ=DAILY;UNTIL=20260107T080000Z", "Europe/Paris", start, 9)) == 3
