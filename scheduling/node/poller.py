@@ -25,11 +25,12 @@ from scheduling.store.port import StoreUnavailable
 
 logger = logging.getLogger(__name__)
 OFFER_AGAIN_S = 0.2  # a fire that was refused, or could not be sent
+EXPIRE_S = 60.0
 DRAIN_S = 5.0
 
 
 class Poller:
-    """``backlog``: published and unconfirmed fires at which it stops polling; ``confirm_s``: the deadline of a claim."""
+    """``backlog``: published, unconfirmed fires at which it stops polling; ``confirm_s``: the deadline of a claim."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Poller:
         self._refused: list[Fire] = []
         self._stopping = Event()
         self._latency = LatencyHistogram()
+        self._expire_at = 0.0
 
     def run(self) -> None:
         """Work until ``stop``; then wait for outstanding confirms.
@@ -85,12 +87,20 @@ class Poller:
         if len(self._in_flight) >= self._backlog:
             return False
         try:
+            self._expire()
             fires = self._store.poll(self._clock, limit=self._batch)
         except StoreUnavailable as problem:
             logger.warning("nothing was claimed, or its answer was lost: %s", problem)
             return False
         self._publish(fires)
         return len(fires) >= self._batch
+
+    def _expire(self) -> None:
+        if (now := self._clock.monotonic()) < self._expire_at:
+            return
+        self._expire_at = now + EXPIRE_S
+        for day in self._store.expire(self._clock):
+            logger.info("dropped the expired history %s", day)
 
     def _publish(self, fires: Sequence[Fire]) -> None:
         if fires:

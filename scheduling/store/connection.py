@@ -60,7 +60,8 @@ class Link:
         except psycopg.Error as error:
             if error.sqlstate == STALE_EPOCH:
                 raise StaleEpoch([int(shard) for shard in (error.diag.message_detail or "").split(",")]) from None
-            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            broken = self._connection is not None and self._connection.closed  # by a timeout: an InternalError
+            if broken or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 self.close()
                 raise StoreUnavailable(str(error).strip()) from error
             raise

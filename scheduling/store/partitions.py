@@ -54,7 +54,7 @@ def ensure(connection: Connection, days: Iterable[Day]) -> None:
 
 
 def _make(connection: Connection, table: str, history_days: int, day: date) -> None:
-    name = f"{table}_{history_days}_{day:%Y%m%d}"
+    name = f"{table}_{history_days}_{day.isoformat().replace('-', '')}"  # strftime pads no year
     if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
         return
     parent, child = sql.Identifier(f"{table}_{history_days}"), sql.Identifier(name)
@@ -70,8 +70,7 @@ def _make(connection: Connection, table: str, history_days: int, day: date) -> N
 
 def expire(connection: Connection, *, now: datetime) -> list[str]:
     """Drop the days whose class has run out on the job clock; returns their names. A day that someone reads, or that
-    holds an
-    unfinished fire, is left to the next call.
+    holds an unfinished fire, is left to the next call.
     """
     dropped = []
     for fires, history_days, day in _days(connection):
@@ -86,8 +85,8 @@ def expire(connection: Connection, *, now: datetime) -> list[str]:
                     continue
                 for name in (fires, runs):
                     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
-        except psycopg.errors.LockNotAvailable:
-            continue
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
+            continue  # someone uses it, or has just dropped it
         dropped.append(fires)
     return dropped
 

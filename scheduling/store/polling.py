@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
+import psycopg
+
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
 from scheduling.core.fire import Fire, OverlapPolicy, State
@@ -24,8 +26,10 @@ from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
 from scheduling.store.values import claim_values, fire_keys, read_predecessors, release_values, settle_values
+from scheduling.store.waiting import read_waiting
 
-RECHECK = timedelta(milliseconds=500)  # real time: how soon a fire that waits for its predecessor is looked at again
+RECHECK_S = 0.5  # how soon a fire that waits for its predecessor is looked at again
+FIRE_LOCK = "FOR NO KEY UPDATE OF j, f SKIP LOCKED"  # lets a worker's acquire read the job
 _NONE = Predecessors(0, 0)
 
 
@@ -36,9 +40,12 @@ class PollingStore:
         self._link = Link(connect)
         self._shards = frozenset(range(shards))
         self._grace, self._claim_for = grace, timedelta(seconds=confirm_s)
-        self._sql = statements("schedule", row_lock="FOR UPDATE SKIP LOCKED")
+        self._sql = statements("schedule", row_lock="FOR UPDATE SKIP LOCKED", fire_lock=FIRE_LOCK)
         self._polling_sql = statements(
-            "polling", fire_columns=self._sql["fire_columns"], fire_work=self._sql["fire_work"]
+            "polling",
+            fire_columns=self._sql["fire_columns"],
+            fire_work=self._sql["fire_work"],
+            fire_lock=FIRE_LOCK,
         )
         self._due = DueReader(self._sql)
         self._days = partitions.KnownDays()
@@ -53,15 +60,35 @@ class PollingStore:
 
         Raises StoreUnavailable, having claimed nothing or what a later poll publishes.
         """
-        with self._link() as connection, connection.transaction():
-            fires = self._claim(connection, clock, limit)
-            fires += self._release(connection, clock, limit)
-            fires += self._reclaim(connection, limit)
-            fires, skips = judge_fires(fires, clock)
-            self._settle(connection, skips)  # before predecessors are counted
-            fires, waits = self._in_their_turn(connection, fires, clock)
-            self._settle(connection, waits)
-            reap(connection, self._shards, now=clock.now(), grace=self._grace)
+        try:
+            return self._poll(clock, limit)
+        except psycopg.errors.CheckViolation:  # a day that we know of was dropped, by the node that expired it
+            return self._poll(clock, limit)
+
+    def expire(self, clock: Clock) -> list[str]:
+        """Drop the history whose time-to-live has passed; returns what was dropped."""
+        with self._link() as connection:
+            dropped = partitions.expire(connection, now=clock.now())
+        self._days.forget()
+        return dropped
+
+    def _poll(self, clock: Clock, limit: int) -> list[Fire]:
+        try:
+            with self._link() as connection, connection.transaction():
+                return self._take(connection, clock, limit)
+        except BaseException:
+            self._days.forget()  # a partition that was made in this transaction is gone with it
+            raise
+
+    def _take(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
+        fires = self._claim(connection, clock, limit)
+        fires += self._release(connection, clock, limit)
+        fires += self._reclaim(connection, limit)
+        fires, skips = judge_fires(fires, clock)
+        self._settle(connection, skips)  # before predecessors are counted
+        fires, waits = self._in_their_turn(connection, fires, clock)
+        self._settle(connection, waits)
+        reap(connection, self._shards, now=clock.now(), grace=self._grace)
         return fires
 
     def confirm(self, fires: Sequence[Fire]) -> None:
@@ -87,8 +114,7 @@ class PollingStore:
         return [planned[fire] for fire in fences]
 
     def _release(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
-        values = {"shards": sorted(self._shards), "now": clock.now(), "limit": limit}
-        rows = connection.execute(self._sql["waiting"], values).fetchall()
+        rows = read_waiting(connection, self._sql["waiting"], self._shards, now=clock.now(), limit=limit)
         if not rows:
             return []
         fires = [fire_of(row, time.monotonic()) for row in rows]
@@ -118,7 +144,8 @@ class PollingStore:
         for fire in exclusive:
             decision = decide(fire, counts.get(fire.id, _NONE))
             if decision is Decision.PARK:
-                settlements.append(Settlement(fire, State.PARKED, "overlap", clock.now() + RECHECK * clock.speed))
+                wake_at = clock.job_time(clock.monotonic() + RECHECK_S)
+                settlements.append(Settlement(fire, State.PARKED, "overlap", wake_at))
             elif decision is not Decision.DISPATCH:
                 settlements.append(Settlement(fire, State.SKIPPED, decision.value))
         stay = {settlement.fire.id for settlement in settlements}

@@ -19,16 +19,15 @@ class StoreUnavailable(FairbeatError):
 
 
 class ScheduleStore(Protocol):
-    """Writes under an epoch are one transaction each and raise StaleEpoch, or StoreUnavailable, having changed
-    nothing or
-    nobody knows what. Job times are aware UTC.
+    """Writes under an epoch are one transaction each and raise StaleEpoch, having changed nothing, or StoreUnavailable,
+    when nobody knows what was changed. Job times are aware UTC.
     """
 
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
-        """Raise the epochs of these shards, and recover what is claimed beyond their watermarks under a higher fence."""
+        """Raise these shards' epochs, and recover what is claimed beyond their watermarks under a higher fence."""
 
     def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
-        """At most ``limit`` jobs whose next fire is not after ``until``; each tenant's earliest first, in fair turns."""
+        """At most ``limit`` jobs whose next fire is not after ``until``; in fair turns of tenants."""
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         """Advance the jobs and insert their fires; returns the fences of those that are claimed now."""

@@ -13,6 +13,7 @@ from threading import Timer
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from psycopg import Cursor
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
@@ -23,11 +24,12 @@ from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
 from scheduling.store import partitions
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
-from scheduling.store.due import DueReader, in_turns
+from scheduling.store.due import DueReader
 from scheduling.store.reap import reap
-from scheduling.store.rows import FIRE_AT, fire_of
+from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
 from scheduling.store.values import claim_values, read_predecessors, release_values, settle_values
+from scheduling.store.waiting import read_waiting
 
 BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that block it
 
@@ -75,9 +77,18 @@ class PostgresStore:
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         values = claim_values(plans)
         with self._link() as connection:
-            self._days.ensure(connection, plans)
-            found = self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
+            try:
+                found = self._claim(connection, epochs, plans, values)
+            except psycopg.errors.CheckViolation:  # a day that we know of was dropped, by the node that expires history
+                self._days.forget()
+                found = self._claim(connection, epochs, plans, values)
         return {fire: fence for fire, state, fence in found if state == State.CLAIMED}
+
+    def _claim(
+        self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan], values: dict[str, Any]
+    ) -> list[TupleRow]:
+        self._days.ensure(connection, plans)
+        return self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
 
     def expire(self, *, now: datetime) -> list[str]:
         """Drop the history whose time-to-live has passed (job time)."""
@@ -89,11 +100,10 @@ class PostgresStore:
     # -- waiting fires ------------------------------------------------------------------------------------------
 
     def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
-        values = {"shards": sorted(shards), "now": now, "limit": limit}
         with self._link() as connection:
-            rows = connection.execute(self._sql["waiting"], values).fetchall()
+            rows = read_waiting(connection, self._sql["waiting"], shards, now=now, limit=limit)
         read_at = time.monotonic()
-        return [fire_of(row, read_at) for row in in_turns(rows, limit, FIRE_AT)]
+        return [fire_of(row, read_at) for row in rows]
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         values = release_values(fires)

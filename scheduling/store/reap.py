@@ -9,9 +9,8 @@ from typing import Any
 
 from psycopg.rows import TupleRow
 
-from scheduling.core.fire import State
 from scheduling.core.identity import run_id
-from scheduling.core.retry import backoff
+from scheduling.core.lost_lease import after_lost_lease
 from scheduling.store.connection import Connection
 from scheduling.store.statements import statements
 
@@ -29,20 +28,23 @@ def reap(connection: Connection, shards: Collection[int], *, now: datetime, grac
 
 
 def _end(row: TupleRow, now: datetime) -> dict[str, Any]:
-    """The first retry is at once, later ones come with backoff; without attempts left it is dead."""
     fire, _, scheduled_for, history_days, fence, attempt, max_attempts, holder, base_s, cap_s, deleted = row
-    dead = deleted or attempt >= max_attempts
-    wait = timedelta(0)
-    if attempt > 1:
-        wait = backoff(attempt - 1, base=timedelta(seconds=base_s), cap=timedelta(seconds=cap_s), rand=random.random)
+    end = after_lost_lease(
+        attempt,
+        max_attempts,
+        deleted=deleted,
+        base=timedelta(seconds=base_s),
+        cap=timedelta(seconds=cap_s),
+        rand=random.random,
+    )
     return {
         "ids": fire,
         "scheduled_fors": scheduled_for,
         "history_days": history_days,
         "fences": fence,
-        "states": (State.DEAD if dead else State.RETRY_WAIT).value,
-        "reasons": "cancelled" if deleted else "attempts_exhausted" if dead else "lease_lost",
-        "wake_ats": None if dead else now + wait,
+        "states": end.state.value,
+        "reasons": end.reason,
+        "wake_ats": None if end.wait is None else now + end.wait,
         "run_ids": run_id(fire, fence),
         "holders": holder,
     }

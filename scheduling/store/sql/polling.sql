@@ -8,14 +8,15 @@ WHERE p.shard_id = f.shard_id AND f.state = 'claimed' AND NOT f.confirmed AND f.
   AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
 
 -- name: reclaim
--- Claimed, and not confirmed in time: it may or may not be in a queue, so the fence is lifted.
+-- Claimed, and not confirmed in time: it may or may not be in a queue, so the fence is lifted. A number that a stop with
+-- owners gave it is void.
 WITH late AS (
-    SELECT scheduled_for, id, history_days FROM scheduling_fire
-    WHERE state = 'claimed' AND claimed_until < clock_timestamp()
-    ORDER BY claimed_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    SELECT f.scheduled_for, f.id, f.history_days FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
+    WHERE f.state = 'claimed' AND f.claimed_until < clock_timestamp()
+    ORDER BY f.claimed_until LIMIT %(limit)s {fire_lock}
 ), lifted AS (
     UPDATE scheduling_fire f
-    SET fence = f.fence + 1, claimed_until = clock_timestamp() + %(claim_for)s::interval
+    SET fence = f.fence + 1, claimed_until = clock_timestamp() + %(claim_for)s::interval, seq_epoch = NULL, seq = NULL
     FROM late
     WHERE (f.scheduled_for, f.id, f.history_days) = (late.scheduled_for, late.id, late.history_days)
     RETURNING f.*

@@ -27,9 +27,8 @@ CROSS JOIN LATERAL (
 JOIN fairness_tenant t ON t.id = j.tenant_id
 LIMIT %(limit)s
 
--- name: due_by_tenant
--- Beside one tenant's flood: a skip scan over the tenants of each shard, then an equal number of heads of each that has
--- something due. Never a sort of the backlog.
+-- name: tenants_due
+-- Which tenants of a shard have something due: a skip scan over the tenants, never a sort of a backlog.
 WITH RECURSIVE present(shard, tenant_id) AS (
     SELECT owned.shard, (
         SELECT tenant_id FROM scheduling_job
@@ -42,19 +41,21 @@ WITH RECURSIVE present(shard, tenant_id) AS (
         WHERE shard_id = p.shard AND tenant_id > p.tenant_id AND next_fire_at IS NOT NULL
         ORDER BY shard_id, tenant_id LIMIT 1)
     FROM present p WHERE p.tenant_id IS NOT NULL
-), waiting AS MATERIALIZED (
-    SELECT p.shard, p.tenant_id FROM present p
-    WHERE (
-        SELECT next_fire_at FROM scheduling_job
-        WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND next_fire_at IS NOT NULL
-        ORDER BY next_fire_at LIMIT 1) <= %(until)s
 )
+SELECT p.shard, p.tenant_id FROM present p
+WHERE (
+    SELECT next_fire_at FROM scheduling_job
+    WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND next_fire_at IS NOT NULL
+    ORDER BY next_fire_at LIMIT 1) <= %(until)s
+
+-- name: due_of_tenants
+-- The heads of each, by index.
 SELECT {due_columns}
-FROM waiting w
+FROM unnest(%(shards)s::smallint[], %(tenants)s::integer[]) AS w(shard, tenant_id)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_job
     WHERE shard_id = w.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
-    ORDER BY next_fire_at LIMIT (SELECT 1 + %(limit)s / count(*) FROM waiting) {row_lock}
+    ORDER BY next_fire_at LIMIT %(share)s {row_lock}
 ) AS j
 JOIN fairness_tenant t ON t.id = j.tenant_id
 
@@ -93,7 +94,7 @@ ON CONFLICT (job_id, scheduled_for, origin, history_days) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_at = excluded.fire_at,
     schedule_version = excluded.schedule_version, seq_epoch = excluded.seq_epoch, seq = excluded.seq,
     claimed_at = excluded.claimed_at, claimed_until = excluded.claimed_until, wake_at = NULL, covers = excluded.covers, covers_to = excluded.covers_to,
-    exclusive = excluded.exclusive, finished_at = excluded.finished_at
+    exclusive = excluded.exclusive, confirmed = false, finished_at = excluded.finished_at
 WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
   AND (f.state IN ('claimed', 'parked')
        OR f.state = 'skipped' AND f.reason IN ('superseded', 'paused', 'excluded'))
@@ -105,10 +106,13 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = ANY (pg_blocking_pids(%(waiting)s)) AND starts_with(application_name, %(prefix)s)
 
 -- name: take_over
--- Waits for every open transaction that holds the old epoch.
-UPDATE scheduling_shard SET epoch = epoch + 1, owner_id = %(node)s
-WHERE id = ANY (%(shards)s::smallint[])
-RETURNING id, epoch
+-- Waits for every open transaction that holds the old epoch; in the order in which those take their locks.
+WITH held AS (
+    SELECT id FROM scheduling_shard WHERE id = ANY (%(shards)s::smallint[]) ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE scheduling_shard s SET epoch = epoch + 1, owner_id = %(node)s
+FROM held WHERE s.id = held.id
+RETURNING s.id, s.epoch
 
 -- name: recover
 -- What is claimed beyond the watermark may or may not be in a queue: a higher fence makes that copy worthless.
@@ -147,15 +151,19 @@ UPDATE scheduling_shardprogress p SET seq_epoch = m.epoch, seq = m.seq
 FROM unnest(%(marked)s::smallint[], %(mark_epochs)s::integer[], %(seqs)s::bigint[]) AS m(shard, epoch, seq)
 WHERE p.shard_id = m.shard AND (p.seq_epoch, p.seq) < (m.epoch, m.seq)
 
+-- name: fire_lock
+-- Owners need none. (Stop 2: FOR NO KEY UPDATE OF j, f SKIP LOCKED; the job too, so that its fires are judged one at a time.)
+
 -- name: waiting
+-- The longest due of each shard. What a pause holds (it has started, and goes on when its job is resumed) is passed over.
 SELECT {fire_columns}
 FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
-    SELECT * FROM scheduling_fire
-    WHERE shard_id = owned.shard AND state IN ('parked', 'retry_wait') AND wake_at <= %(now)s
-    ORDER BY wake_at LIMIT %(limit)s {row_lock}
+    SELECT f.* FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
+    WHERE f.shard_id = owned.shard AND f.state IN ('parked', 'retry_wait') AND f.wake_at <= %(now)s
+      AND (j.paused_at IS NULL OR f.origin <> '')
+    ORDER BY f.wake_at LIMIT %(share)s {fire_lock}
 ) AS f {fire_work}
-WHERE j.paused_at IS NULL OR f.origin <> ''
 
 -- name: release
 -- Waiting fires whose time has come are numbered anew, before they are published.
@@ -187,8 +195,10 @@ WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.histor
 -- Unfinished fires of the same jobs that are ahead: running, or earlier in order; and those of them that never started.
 SELECT d.id, count(*) AS ahead,
     count(*) FILTER (WHERE f.state <> 'running' AND f.origin = '' AND f.attempt = 0) AS queued
-FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[]) AS d(id, job_id, scheduled_for)
-JOIN scheduling_fire f ON f.job_id = d.job_id AND f.exclusive AND f.id <> d.id
+FROM unnest(
+    %(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[]
+) AS d(id, job_id, scheduled_for, history_days)
+JOIN scheduling_fire f ON f.job_id = d.job_id AND f.history_days = d.history_days AND f.exclusive AND f.id <> d.id
     AND f.state IN ('claimed', 'parked', 'retry_wait', 'running')
     AND (f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id))
 GROUP BY d.id

@@ -1,0 +1,22 @@
+"""Fair turns: beside one tenant's flood, the others are still seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from itertools import islice, zip_longest
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_NOTHING: Any = object()
+
+
+def in_turns(items: Sequence[T], limit: int, *, of: Callable[[T], Hashable], at: Callable[[T], Any]) -> list[T]:
+    """At most ``limit`` items: the earliest (``at``) of each tenant (``of``), then the second of each, and so on."""
+    if len(items) <= limit:
+        return list(items)
+    by_tenant: dict[Hashable, list[T]] = defaultdict(list)
+    for item in sorted(items, key=at):
+        by_tenant[of(item)].append(item)
+    turns = zip_longest(*by_tenant.values(), fillvalue=_NOTHING)
+    return list(islice((item for turn in turns for item in turn if item is not _NOTHING), limit))

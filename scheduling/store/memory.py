@@ -1,0 +1,286 @@
+"""The schedule's store in memory, for tests and simulations: it answers as the Postgres one does.
+
+Invariants: a call is one transaction; a write under a stale epoch raises and changes nothing. Several nodes share one
+object. It differs in what only a database can do: nothing here blocks, is lost on the way, or survives the process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from scheduling.core.clock import Clock
+from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.errors import StaleEpoch
+from scheduling.core.fire import Fire, State
+from scheduling.core.lost_lease import after_lost_lease
+from scheduling.core.overlap import Predecessors
+from scheduling.core.planning import DueJob, JobPlan, PlannedRow
+from scheduling.core.turns import in_turns
+from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredShard
+
+WAITING = (State.PARKED, State.RETRY_WAIT)
+REVIVED = ("superseded", "paused", "excluded")  # reasons of a skip that a newer schedule undoes
+
+
+class MemoryStore:
+    """``owners`` is who a coordinator in memory believes to own each shard; ``grace_s`` is real time beyond a lease."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        shards: Iterable[int],
+        owners: MutableMapping[int, str] | None = None,
+        grace_s: float = 5.0,
+        rand: Callable[[], float] = random.random,
+    ) -> None:
+        self.rows = Rows({shard: StoredShard() for shard in shards})
+        self._clock, self._owners, self._grace_s, self._rand = clock, owners, grace_s, rand
+        self._lock = Lock()
+
+    def add(self, job: StoredJob) -> None:
+        with self._lock:
+            self.rows.jobs[job.work.job_id] = job
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
+        with self._lock:
+            rows = self.rows
+            mine = rows.shards.keys() & set(shards)
+            left = sorted(
+                (fire for fire in rows.fires.values() if fire.work.shard in mine and rows.is_beyond(fire)),
+                key=lambda fire: (fire.fire_at, fire.id),
+            )
+            for shard in mine:
+                row = rows.shards[shard]
+                row.epoch += 1
+                row.mark = (row.epoch, 0)
+                if self._owners is not None:
+                    self._owners[shard] = node
+            numbers: dict[int, int] = defaultdict(int)
+            for fire in left:
+                numbers[fire.work.shard] += 1
+                fire.fence += 1
+                fire.number = (rows.shards[fire.work.shard].epoch, numbers[fire.work.shard])
+            return {shard: rows.shards[shard].epoch for shard in mine}, [self._held(fire) for fire in left]
+
+    def _hold(self, epochs: Epochs) -> None:
+        stale = [
+            shard
+            for shard, epoch in epochs.items()
+            if shard not in self.rows.shards or self.rows.shards[shard].epoch != epoch
+        ]
+        if stale:
+            raise StaleEpoch(stale)
+
+    def _held(self, fire: StoredFire) -> Fire:
+        return fire.held(self.rows.jobs[fire.work.job_id].work, self._clock.monotonic())
+
+    # -- claim ------------------------------------------------------------------------------------------------------
+
+    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+        with self._lock:
+            found = [
+                (job.next_fire_at, job)
+                for job in self.rows.jobs.values()
+                if job.work.shard in shards and job.next_fire_at is not None and job.next_fire_at <= until
+            ]
+            fair = in_turns(found, limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0])
+            return [job.due() for _, job in fair]
+
+    def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
+        with self._lock:
+            self._hold(epochs)
+            fences: dict[UUID, int] = {}
+            for plan in plans:
+                if (job := self._advanced(plan)) is None:
+                    continue
+                for row in plan.rows:
+                    fire = self._inserted(row, job)
+                    if fire is not None and fire.state is State.CLAIMED:
+                        fences[fire.id] = fire.fence
+            return fences
+
+    def _advanced(self, plan: JobPlan) -> StoredJob | None:
+        """The plan's job, moved on; None if it is no longer as it was read."""
+        due = plan.due
+        job = self.rows.jobs.get(due.work.job_id)
+        if job is None or job.is_deleted:
+            return None
+        if (job.version, job.next_scheduled_for) != (due.version, due.next_scheduled_for):
+            return None
+        job.next_scheduled_for, job.next_fire_at = plan.next_scheduled_for, plan.next_fire_at
+        job.problem = plan.problem
+        return job
+
+    def _inserted(self, row: PlannedRow, job: StoredJob) -> StoredFire | None:
+        """The row as it is now; None if an earlier one of the same occurrence stays as it is."""
+        planned = row.fire
+        old = self.rows.fires.get(planned.id)
+        if old is not None and not _gives_way(old, job):
+            return None
+        state, reason = (State.SKIPPED, "paused") if job.is_paused else (row.state, row.reason)
+        fire = StoredFire(
+            work=planned.work,
+            id=planned.id,
+            scheduled_for=planned.scheduled_for,
+            fire_at=planned.fire_at,
+            version=job.version,
+            state=state,
+            reason=reason,
+            fence=1 if old is None else old.fence + 1,
+            max_attempts=job.max_attempts if old is None else old.max_attempts,
+            number=(planned.epoch, planned.seq) if planned.seq else None,
+            claimed_at=self._clock.monotonic(),
+            covers=row.covers,
+            covers_to=row.covers_to,
+        )
+        self.rows.fires[fire.id] = fire
+        return fire
+
+    # -- waiting fires ----------------------------------------------------------------------------------------------
+
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+        with self._lock:
+            found = [
+                fire
+                for fire in self.rows.fires.values()
+                if fire.work.shard in shards
+                and fire.state in WAITING
+                and fire.wake_at is not None
+                and fire.wake_at <= now
+                and not (self.rows.jobs[fire.work.job_id].is_paused and not fire.origin)
+            ]
+            fair = in_turns(found, limit, of=lambda fire: fire.work.tenant_id, at=lambda fire: fire.fire_at)
+            return [self._held(fire) for fire in fair]
+
+    def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        with self._lock:
+            self._hold(epochs)
+            released = set()
+            for held in fires:
+                fire = self._same(held, WAITING)
+                if fire is not None:
+                    if fire.reason != "turn":
+                        fire.claimed_at = self._clock.monotonic()
+                    fire.state, fire.reason, fire.wake_at, fire.confirmed = State.CLAIMED, "", None, False
+                    fire.number = (held.epoch, held.seq)
+                    released.add(fire.id)
+            return released
+
+    def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
+        with self._lock:
+            by_job: dict[UUID, list[StoredFire]] = defaultdict(list)
+            for fire in self.rows.fires.values():
+                if fire.is_exclusive and fire.is_unfinished:
+                    by_job[fire.work.job_id].append(fire)
+            counts = {fire.id: _ahead(fire, by_job[fire.work.job_id]) for fire in fires}
+            return {fire: count for fire, count in counts.items() if count.ahead}
+
+    def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
+        with self._lock:
+            self._hold(epochs)
+            for settlement in settlements:
+                fire = self._same(settlement.fire, (State.CLAIMED,))
+                if fire is not None:
+                    fire.state, fire.reason, fire.wake_at = settlement.state, settlement.reason, settlement.wake_at
+
+    def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
+        with self._lock:
+            self._hold(epochs)
+            for shard, seq in marks.items():
+                row = self.rows.shards[shard]
+                row.mark = max(row.mark, (epochs[shard], seq))
+
+    def _same(self, held: Fire, states: Collection[State]) -> StoredFire | None:
+        """The row of a fire, if it is still in one of these states under the fence that the node knows."""
+        fire = self.rows.fires.get(held.id)
+        return fire if fire is not None and fire.fence == held.fence and fire.state in states else None
+
+    # -- what runs, and what has been -------------------------------------------------------------------------------
+
+    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+        with self._lock:
+            self._hold(epochs)
+            over = self._clock.monotonic() - self._grace_s
+            lost = [
+                fire
+                for fire in self.rows.fires.values()
+                if fire.work.shard in epochs
+                and fire.state is State.RUNNING
+                and fire.lease_until is not None
+                and fire.lease_until < over
+            ]
+            for fire in lost:
+                self._reaped(fire, now)
+            return len(lost)
+
+    def _reaped(self, fire: StoredFire, now: datetime) -> None:
+        job = self.rows.jobs[fire.work.job_id]
+        end = after_lost_lease(
+            fire.attempt,
+            fire.max_attempts,
+            deleted=job.is_deleted,
+            base=job.retry_base,
+            cap=job.retry_cap,
+            rand=self._rand,
+        )
+        self.rows.lost_runs[fire.id, fire.fence] = "the lease ran out"
+        fire.state, fire.reason, fire.fence = end.state, end.reason, fire.fence + 1
+        fire.wake_at = None if end.wait is None else now + end.wait
+        fire.lease_until = fire.holder = None
+
+    def expire(self, *, now: datetime) -> list[str]:
+        with self._lock:
+            days: dict[tuple[int, datetime], list[StoredFire]] = defaultdict(list)
+            for fire in self.rows.fires.values():
+                days[fire.work.history_days, _midnight(fire.scheduled_for)].append(fire)
+            dropped = []
+            for (history_days, day), fires in sorted(days.items(), key=lambda row: row[0]):
+                is_over = day + timedelta(days=history_days + 1) <= now
+                if is_over and not any(self._is_needed(fire) for fire in fires):
+                    dropped.append(f"{history_days} days: {day:%Y-%m-%d}")
+                    for fire in fires:
+                        del self.rows.fires[fire.id]
+            return dropped
+
+    def _is_needed(self, fire: StoredFire) -> bool:
+        return fire.is_unfinished and (fire.state is not State.CLAIMED or self.rows.is_beyond(fire))
+
+    def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:  # noqa: ARG002  (for people)
+        with self._lock:
+            self.rows.reports[node] = fires
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+def _gives_way(old: StoredFire, job: StoredJob) -> bool:
+    """Whether a row that an older schedule left is taken over: not if it started, or a person cancelled it."""
+    if old.attempt or old.version >= job.version:
+        return False
+    if old.state is State.SKIPPED:
+        return old.reason in REVIVED
+    return old.state in (State.CLAIMED, State.PARKED)
+
+
+def _ahead(held: Fire, unfinished: Iterable[StoredFire]) -> Predecessors:
+    position = (held.scheduled_for, held.id)
+    ahead = [
+        fire
+        for fire in unfinished
+        if fire.id != held.id and (fire.state is State.RUNNING or (fire.scheduled_for, fire.id) < position)
+    ]
+    queued = sum(1 for fire in ahead if fire.state is not State.RUNNING and not (fire.origin or fire.attempt))
+    return Predecessors(len(ahead), queued)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

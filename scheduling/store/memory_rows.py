@@ -1,0 +1,110 @@
+"""Rows of the in-memory store. A simulation may read them, and write what a person or a worker would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from scheduling.core.definition import ScheduleFields
+from scheduling.core.fire import UNFINISHED, Fire, OverlapPolicy, State, Work
+from scheduling.core.planning import DueJob
+
+
+@dataclass(slots=True)
+class StoredJob:
+    """``next_fire_at`` None: nothing is to come."""
+
+    work: Work
+    schedule: ScheduleFields
+    next_scheduled_for: datetime | None
+    next_fire_at: datetime | None
+    changed_at: datetime
+    jitter: timedelta = timedelta(0)
+    version: int = 1
+    max_attempts: int = 3
+    retry_base: timedelta = timedelta(seconds=10)
+    retry_cap: timedelta = timedelta(hours=1)
+    problem: str = ""
+    is_paused: bool = False
+    is_deleted: bool = False
+
+    def due(self) -> DueJob:
+        return DueJob(self.work, self.schedule, self.jitter, self.version, self.changed_at, self.next_scheduled_for)
+
+
+@dataclass(slots=True)
+class StoredFire:
+    """``number`` is (epoch, seq). ``claimed_at`` and ``lease_until`` are monotonic seconds, the others job time."""
+
+    work: Work
+    id: UUID
+    scheduled_for: datetime
+    fire_at: datetime
+    origin: str = ""
+    version: int = 1
+    state: State = State.CLAIMED
+    reason: str = ""
+    fence: int = 1
+    attempt: int = 0
+    max_attempts: int = 3
+    number: tuple[int, int] | None = None
+    claimed_at: float = 0.0
+    confirmed: bool = False
+    wake_at: datetime | None = None
+    lease_until: float | None = None
+    holder: UUID | None = None
+    covers: int = 1
+    covers_to: datetime | None = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.work.overlap is not OverlapPolicy.ALLOW
+
+    def held(self, work: Work, now: float) -> Fire:
+        """As a node holds it; ``work`` is its job's present one. What a retry or its job held back is late from now."""
+        counts = self.state is State.CLAIMED or self.reason == "turn"
+        epoch, seq = self.number or (0, 0)
+        return Fire(
+            work,
+            self.id,
+            self.scheduled_for,
+            self.fire_at,
+            self.origin,
+            self.fence,
+            self.attempt,
+            epoch,
+            seq,
+            self.claimed_at if counts else now,
+        )
+
+
+@dataclass(slots=True)
+class StoredShard:
+    """``mark`` is the recorded watermark, as (epoch, seq)."""
+
+    epoch: int = 0
+    mark: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class Rows:
+    """All tables."""
+
+    shards: dict[int, StoredShard]
+    jobs: dict[UUID, StoredJob] = field(default_factory=dict)
+    fires: dict[UUID, StoredFire] = field(default_factory=dict)
+    lost_runs: dict[tuple[UUID, int], str] = field(default_factory=dict)  # (fire, fence) -> what is said of it
+    reports: dict[str, int] = field(default_factory=dict)  # fires confirmed, by node
+
+    def is_beyond(self, fire: StoredFire) -> bool:
+        """Claimed beyond its shard's watermark: it may or may not be in a queue."""
+        if fire.state is not State.CLAIMED:
+            return False
+        if fire.number is None:
+            return not fire.confirmed
+        return fire.number > self.shards[fire.work.shard].mark

@@ -1,0 +1,52 @@
+"""A database for tests that look at it through several sessions: what they write is committed, and then cleared away.
+
+By DELETE: pytest-django's way, a TRUNCATE of every table and partition, takes longer than most of these tests. A
+conftest imports both fixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test.utils import setup_databases, teardown_databases
+from pytest_django import DjangoDbBlocker
+
+CLEAN = """
+DELETE FROM scheduling_fire;
+DELETE FROM scheduling_jobrun;
+DELETE FROM scheduling_job;
+UPDATE scheduling_shard SET epoch = 0, owner_id = NULL WHERE epoch <> 0 OR owner_id IS NOT NULL;
+UPDATE scheduling_shardprogress SET seq_epoch = 0, seq = 0 WHERE (seq_epoch, seq) <> (0, 0);
+DELETE FROM scheduling_node;
+DELETE FROM scheduling_jobclock;
+DELETE FROM fairness_tenant WHERE slug <> 'default';
+"""
+
+
+@pytest.fixture(scope="session")
+def test_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The run's database; made here if no test of the run is marked `django_db`: pytest-django then makes none."""
+    with django_db_blocker.unblock():
+        if connection.settings_dict["NAME"] == connection.settings_dict["TEST"]["NAME"]:
+            yield
+            return
+        made = setup_databases(0, interactive=False, aliases={"default": False})
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(made, 0)
+
+
+@pytest.fixture
+def committed_db(test_database: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """An empty database, but for the shards and the default tenant; partitions of earlier tests are still there."""
+    with django_db_blocker.unblock():
+        _clean()
+        yield
+        _clean()
+
+
+def _clean() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(CLEAN)

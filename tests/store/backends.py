@@ -1,0 +1,314 @@
+"""The schedule's stores as a test sees them: rows put in and looked at by the same words, whichever store it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+
+from django.db import connection
+from django.db.models import F
+
+from fairness.models import Tenant
+from scheduling.core.clock import EPOCH
+from scheduling.core.definition import Kind
+from scheduling.core.fire import OverlapPolicy, State
+from scheduling.core.identity import fire_id
+from scheduling.core.planning import DueJob, JobPlan, plan_job
+from scheduling.models import Fire, Job, JobRun, Shard, ShardProgress
+from scheduling.store.connection import connector
+from scheduling.store.memory import MemoryStore
+from scheduling.store.memory_rows import StoredFire, StoredJob
+from scheduling.store.partitions import day_of, ensure
+from scheduling.store.port import ScheduleStore
+from scheduling.store.postgres import PostgresStore
+from scheduling.testing.clock import NOON, ManualClock
+from tests.claims import SECOND, every, job_id, make_work
+
+SHARDS = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a test may ask of a fire."""
+
+    state: str
+    reason: str
+    fence: int
+    attempt: int
+    number: tuple[int, int] | None
+    wake_at: datetime | None
+    version: int
+    covers: int
+
+
+class Backend(Protocol):
+    """``at`` is the occurrence: seconds after noon. A job is known by its number."""
+
+    @property
+    def store(self) -> ScheduleStore: ...
+
+    def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
+        """A job with an interval of a minute, due at ``at_s``."""
+
+    def change(self, number: int, **what: Any) -> None:
+        """``edited=True`` (its version moves, and it is to be planned anew), ``paused=``, ``deleted=True``."""
+
+    def put(self, job: int, at_s: float = 0.0, *, state: str, origin: str = "", **columns: Any) -> UUID:
+        """A fire; ``reason``, ``fence``, ``attempt``, ``number``, ``wake_s``, ``lease_over_s`` (by how long it has run
+        out), ``confirmed``, ``max_attempts``. Gives its id."""
+
+    def row(self, fire: UUID) -> Row | None: ...
+
+    def job(self, number: int) -> tuple[datetime | None, datetime | None, str]:
+        """next_scheduled_for, next_fire_at, problem."""
+
+    def mark(self, shard: int) -> tuple[int, int]: ...
+
+    def owner(self, shard: int) -> str | None: ...
+
+    def lost_runs(self) -> set[tuple[UUID, int]]:
+        """(fire, fence) of the runs that a reaper ended."""
+
+    def age(self, seconds: float) -> None:
+        """As if everything had been claimed this much earlier."""
+
+    def cancel(self, fire: UUID) -> None:
+        """A person cancels it, before it has started."""
+
+    def acquire(self, fire: UUID) -> None:
+        """A worker starts it."""
+
+
+def plans(jobs: list[DueJob], *, epoch: int, until_s: float = 0.0, first: int = 1) -> list[JobPlan]:
+    """Plans for these jobs as a node makes them at noon, numbered from ``first``."""
+    numbers = iter(range(first, 10_000))
+    clock = ManualClock()
+    return [
+        plan_job(job, until=NOON + SECOND * until_s, clock=clock, number=lambda _: (epoch, next(numbers)))
+        for job in jobs
+    ]
+
+
+class MemoryBackend:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.clock.advance(1000)
+        self.owners: dict[int, str] = {}
+        self.store: MemoryStore = MemoryStore(self.clock, shards=range(SHARDS), owners=self.owners, rand=lambda: 1.0)
+
+    def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
+        own = {name: policy.pop(name) for name in ("max_attempts", "retry_base") if name in policy}
+        at = NOON + SECOND * at_s
+        work = make_work(number, shard=shard, tenant_id=tenant, **policy)
+        self.store.add(StoredJob(work, every(60, anchor=at), at, at, EPOCH, **own))
+
+    def change(self, number: int, **what: Any) -> None:
+        job = self.store.rows.jobs[job_id(number)]
+        if what.get("edited"):
+            job.version += 1
+            job.changed_at, job.next_scheduled_for, job.next_fire_at = NOON - SECOND, None, NOON - SECOND
+        if "paused" in what:
+            job.is_paused = what["paused"]
+        if what.get("deleted"):
+            job.is_deleted, job.next_scheduled_for, job.next_fire_at = True, None, None
+
+    def put(self, job: int, at_s: float = 0.0, *, state: str, origin: str = "", **columns: Any) -> UUID:
+        row = self.store.rows.jobs[job_id(job)]
+        at = NOON + SECOND * at_s
+        lease_over_s, wake_s = columns.pop("lease_over_s", None), columns.pop("wake_s", None)
+        now = self.clock.monotonic()
+        fire = StoredFire(
+            work=row.work,
+            id=fire_id(row.work.job_id, at, origin),
+            scheduled_for=at,
+            fire_at=at,
+            origin=origin,
+            version=row.version,
+            state=State(state),
+            claimed_at=now,
+            wake_at=None if wake_s is None else NOON + SECOND * wake_s,
+            lease_until=None if lease_over_s is None else now - lease_over_s,
+            **columns,
+        )
+        self.store.rows.fires[fire.id] = fire
+        return fire.id
+
+    def row(self, fire: UUID) -> Row | None:
+        found = self.store.rows.fires.get(fire)
+        if found is None:
+            return None
+        return Row(
+            found.state,
+            found.reason,
+            found.fence,
+            found.attempt,
+            found.number,
+            found.wake_at,
+            found.version,
+            found.covers,
+        )
+
+    def job(self, number: int) -> tuple[datetime | None, datetime | None, str]:
+        job = self.store.rows.jobs[job_id(number)]
+        return job.next_scheduled_for, job.next_fire_at, job.problem
+
+    def mark(self, shard: int) -> tuple[int, int]:
+        return self.store.rows.shards[shard].mark
+
+    def owner(self, shard: int) -> str | None:
+        return self.owners.get(shard)
+
+    def lost_runs(self) -> set[tuple[UUID, int]]:
+        return set(self.store.rows.lost_runs)
+
+    def age(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def cancel(self, fire: UUID) -> None:
+        row = self.store.rows.fires[fire]
+        row.state, row.reason = State.SKIPPED, "cancelled"
+
+    def acquire(self, fire: UUID) -> None:
+        row = self.store.rows.fires[fire]
+        row.state, row.attempt = State.RUNNING, row.attempt + 1
+
+
+class PostgresBackend:
+    """``store`` has a connection of its own; what the test puts in is committed."""
+
+    def __init__(self) -> None:
+        self.store: PostgresStore = self.another("test")
+        connection.ensure_connection()
+        for name in ("node-1", "node-2"):
+            make_node(name)
+
+    def another(self, name: str) -> PostgresStore:
+        return PostgresStore(connector(connection.get_connection_params(), name=name), grace=timedelta(seconds=5))
+
+    def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
+        at = NOON + SECOND * at_s
+        owner, _ = Tenant.objects.get_or_create(id=1000 + tenant, defaults={"slug": f"tenant-{tenant}"})
+        days = policy.pop("history_days", None)
+        if days is not None and owner.history_days != days:
+            Tenant.objects.filter(pk=owner.pk).delete()
+            owner = Tenant.objects.create(id=owner.pk, slug=owner.slug, history_days=days)
+        job = Job(
+            id=job_id(number),
+            tenant=owner,
+            task="tests.none",
+            name=f"job {number}",
+            kind=Kind.INTERVAL,
+            every=timedelta(minutes=1),
+            anchor=at,
+            **policy,
+        )
+        job.save()
+        Job.objects.filter(pk=job.pk).update(
+            shard_id=shard, next_scheduled_for=at, next_fire_at=at, schedule_changed_at=EPOCH
+        )
+
+    def change(self, number: int, **what: Any) -> None:
+        job = Job.objects.filter(pk=job_id(number))
+        if what.get("edited"):
+            version = job.get().schedule_version + 1
+            job.update(
+                schedule_version=version,
+                schedule_changed_at=NOON - SECOND,
+                next_scheduled_for=None,
+                next_fire_at=NOON - SECOND,
+            )
+        if "paused" in what:
+            job.update(paused_at=NOON if what["paused"] else None)
+        if what.get("deleted"):
+            job.update(deleted_at=NOON, next_scheduled_for=None, next_fire_at=None)
+
+    def put(self, job: int, at_s: float = 0.0, *, state: str, origin: str = "", **columns: Any) -> UUID:
+        row = Job.objects.select_related("tenant").get(pk=job_id(job))
+        at = NOON + SECOND * at_s
+        ensure(connection.connection, [day_of(row.tenant.history_days, at)])
+        now = database_now()
+        if (lease_over_s := columns.pop("lease_over_s", None)) is not None:
+            columns |= {"lease_until": now - SECOND * lease_over_s, "started_at": now - SECOND * 60, "holder": uuid4()}
+        if (wake_s := columns.pop("wake_s", None)) is not None:
+            columns["wake_at"] = NOON + SECOND * wake_s
+        if state == "running":
+            columns = {"lease_until": now + SECOND * 30, "started_at": now, "holder": uuid4()} | columns
+        number_ = columns.pop("number", None)
+        epoch, seq = number_ or (None, None)
+        fire = Fire.objects.create(
+            id=fire_id(row.id, at, origin),
+            job=row,
+            tenant=row.tenant,
+            shard_id=row.shard_id,
+            history_days=row.tenant.history_days,
+            scheduled_for=at,
+            fire_at=at,
+            origin=origin,
+            schedule_version=row.schedule_version,
+            state=state,
+            exclusive=row.overlap != OverlapPolicy.ALLOW,
+            claimed_at=now,
+            seq_epoch=epoch,
+            seq=seq,
+            **({"max_attempts": 3} | columns),
+        )
+        return fire.id
+
+    def row(self, fire: UUID) -> Row | None:
+        found = Fire.objects.filter(pk=fire).first()
+        if found is None:
+            return None
+        number = None if found.seq is None or found.seq_epoch is None else (found.seq_epoch, found.seq)
+        return Row(
+            found.state,
+            found.reason,
+            found.fence,
+            found.attempt,
+            number,
+            found.wake_at,
+            found.schedule_version,
+            found.covers,
+        )
+
+    def job(self, number: int) -> tuple[datetime | None, datetime | None, str]:
+        job = Job.objects.get(pk=job_id(number))
+        return job.next_scheduled_for, job.next_fire_at, job.problem
+
+    def mark(self, shard: int) -> tuple[int, int]:
+        found = ShardProgress.objects.get(shard_id=shard)
+        return found.seq_epoch, found.seq
+
+    def owner(self, shard: int) -> str | None:
+        return Shard.objects.get(pk=shard).owner_id
+
+    def lost_runs(self) -> set[tuple[UUID, int]]:
+        return set(JobRun.objects.filter(state="lost").values_list("fire_id", "fence"))
+
+    def age(self, seconds: float) -> None:
+        Fire.objects.update(claimed_at=F("claimed_at") - timedelta(seconds=seconds))
+
+    def cancel(self, fire: UUID) -> None:
+        Fire.objects.filter(pk=fire).update(state="skipped", reason="cancelled", wake_at=None)
+
+    def acquire(self, fire: UUID) -> None:
+        lease = {"holder": uuid4(), "lease_until": NOON, "started_at": NOON}
+        Fire.objects.filter(pk=fire).update(state="running", attempt=F("attempt") + 1, **lease)
+
+
+def make_node(name: str) -> None:
+    """A node's row, for the shards that it owns."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO scheduling_node (id, region, weight, started_at, lease_until, fires, latency)"
+            " VALUES (%s, '', 1, now(), now() + interval '1 hour', 0, '{}') ON CONFLICT DO NOTHING",
+            [name],
+        )
+
+
+def database_now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        now: datetime = cursor.fetchone()[0]
+    return now
