@@ -17,7 +17,7 @@ from uuid import UUID
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.message import canonical_json
-from scheduling.core.recurrence import Cron, Interval, Once, Schedule
+from scheduling.core.recurrence import Bounded, Cron, DayMatch, Fold, Gap, Interval, Once, RRule, Schedule
 
 PAYLOAD_LIMIT = 256 * 1024  # bytes of JSON; one oversized frame would cost a whole batch its connection
 NAME_LIMIT = 200
@@ -32,6 +32,7 @@ class Kind(StrEnum):
     ONCE = "once"
     INTERVAL = "interval"
     CRON = "cron"
+    RRULE = "rrule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +44,41 @@ class ScheduleFields:
     every: timedelta | None = None
     anchor: datetime | None = None
     cron: str = ""
+    rrule: str = ""
+    dtstart: datetime | None = None
     tz: str = "UTC"
+    day_match: DayMatch = DayMatch.OR
+    gap: Gap = Gap.FIRST_VALID
+    fold: Fold = Fold.FIRST
+    start_at: datetime | None = None
+    end_at: datetime | None = None
 
     def build(self, job_id: UUID | None = None) -> Schedule:
         """An ``H`` in a cron expression is spread over the job's identity.
 
         Raises InvalidField.
         """
+        schedule = self._unbounded(str(job_id) if "H" in self.cron.upper() else "")
+        if self.start_at is None and self.end_at is None:
+            return schedule
+        return Bounded(schedule, self.start_at, self.end_at)
+
+    def _unbounded(self, key: str) -> Schedule:
         match self.kind:
             case Kind.ONCE:
                 return Once(_required("at", self.at))
             case Kind.INTERVAL:
                 return Interval(_required("every", self.every), _required("anchor", self.anchor))
             case Kind.CRON:
-                return _cron(self.cron, self.tz, str(job_id) if "H" in self.cron.upper() else "")
+                return _cron(self.cron, self.tz, key, self.day_match, self.gap, self.fold)
+            case Kind.RRULE:
+                return RRule(self.rrule, self.dtstart, self.tz, self.gap, self.fold)
 
 
 @lru_cache(maxsize=10_000)
-def _cron(expression: str, tz: str, key: str) -> Cron:
+def _cron(expression: str, tz: str, key: str, day_match: DayMatch, gap: Gap, fold: Fold) -> Cron:
     """Jobs share expressions: a thousand real ones have two hundred."""
-    return Cron(expression, tz=tz, key=key)
+    return Cron(expression, tz=tz, key=key, day_match=day_match, gap=gap, fold=fold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +95,8 @@ class JobDefinition:
     kwargs: dict[str, Any] = field(default_factory=dict)
     lane: Lane = Lane.BULK
     jitter: timedelta = timedelta(0)
+    calendar_id: int | None = None  # of closed days and hours
+    max_runs: int | None = None  # fires, after which the job is finished
     misfire: MisfirePolicy = MisfirePolicy.LATEST
     misfire_grace_s: float = 30.0
     catch_up_limit: int = 100
@@ -116,16 +134,20 @@ class JobDefinition:
         self.schedule.build()
 
     @classmethod
-    def cron_job(cls, task: str, expression: str, *, tz: str = "UTC", **policy: Any) -> JobDefinition:
-        return _defined(cls, task, ScheduleFields(kind=Kind.CRON, cron=expression, tz=tz), policy)
+    def cron_job(cls, task: str, expression: str, **options: Any) -> JobDefinition:
+        return _defined(cls, task, {"kind": Kind.CRON, "cron": expression}, options)
 
     @classmethod
-    def interval_job(cls, task: str, every: timedelta, *, anchor: datetime, **policy: Any) -> JobDefinition:
-        return _defined(cls, task, ScheduleFields(kind=Kind.INTERVAL, every=every, anchor=anchor), policy)
+    def rrule_job(cls, task: str, text: str, **options: Any) -> JobDefinition:
+        return _defined(cls, task, {"kind": Kind.RRULE, "rrule": text}, options)
 
     @classmethod
-    def once_job(cls, task: str, at: datetime, **policy: Any) -> JobDefinition:
-        return _defined(cls, task, ScheduleFields(kind=Kind.ONCE, at=at), policy)
+    def interval_job(cls, task: str, every: timedelta, *, anchor: datetime, **options: Any) -> JobDefinition:
+        return _defined(cls, task, {"kind": Kind.INTERVAL, "every": every, "anchor": anchor}, options)
+
+    @classmethod
+    def once_job(cls, task: str, at: datetime, **options: Any) -> JobDefinition:
+        return _defined(cls, task, {"kind": Kind.ONCE, "at": at}, options)
 
     def columns(self) -> dict[str, Any]:
         """The values of the job's row that a person decides."""
@@ -136,6 +158,7 @@ class JobDefinition:
 
 OWN_FIELDS = tuple(f.name for f in fields(JobDefinition) if f.init and f.name != "schedule")
 POLICY_FIELDS = frozenset(OWN_FIELDS) - {"task"}
+SCHEDULE_OPTIONS = frozenset({"tz", "dtstart", "day_match", "gap", "fold", "start_at", "end_at"})
 _DEFAULTS = {f.name: f.default for f in fields(JobDefinition)}
 
 
@@ -145,11 +168,17 @@ def _required(name: str, value: Any) -> Any:
     return value
 
 
-def _defined(cls: type[JobDefinition], task: str, schedule: ScheduleFields, policy: dict[str, Any]) -> JobDefinition:
-    for name, value in policy.items():
-        if name not in POLICY_FIELDS:
-            raise InvalidField(name, value, f"no such option; there are {', '.join(sorted(POLICY_FIELDS))}")
-    return cls(task=task, schedule=schedule, **policy)
+def _defined(cls: type[JobDefinition], task: str, schedule: dict[str, Any], options: dict[str, Any]) -> JobDefinition:
+    policy = {}
+    for name, value in options.items():
+        if name in SCHEDULE_OPTIONS:
+            schedule[name] = value
+        elif name in POLICY_FIELDS:
+            policy[name] = value
+        else:
+            known = ", ".join(sorted(POLICY_FIELDS | SCHEDULE_OPTIONS))
+            raise InvalidField(name, value, f"no such option; there are {known}")
+    return cls(task=task, schedule=ScheduleFields(**schedule), **policy)
 
 
 def _text(name: str, value: Any, limit: int) -> str:
@@ -230,6 +259,7 @@ _CHECKS: dict[str, Check] = {
     "description": lambda name, value: _text(name, value, DESCRIPTION_LIMIT),
     "lane": _member(Lane),
     "jitter": _duration,
+    "max_runs": lambda name, value: None if value is None else _whole(name, value),
     "misfire": _member(MisfirePolicy),
     "misfire_grace_s": _number,
     "catch_up_limit": _whole,

@@ -52,6 +52,14 @@ class OverlapPolicy(StrEnum):
     BUFFER_ALL = "buffer_all"
 
 
+class CatchUp(StrEnum):
+    """What becomes of the occurrences that a pause skipped, when it ends."""
+
+    NONE = "none"
+    LATEST = "latest"
+    ALL = "all"  # within the job's catch_up_limit and catch_up_window
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """The part of a job that its fires share: what is to be run, for whom, under which policies."""

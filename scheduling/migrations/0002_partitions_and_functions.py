@@ -106,11 +106,24 @@ CREATE FUNCTION fairbeat_hold_epochs(shards smallint[], epochs integer[]) RETURN
 $$;
 """
 
-SCHEDULE_EDITED = """
+SCHEDULE = (
+    "kind at every anchor cron rrule dtstart tz day_match gap fold start_at end_at jitter calendar_id".split()
+)  # what schedule_version moves with
+SCHEDULE_EDITED = f"""
 CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $$
+    -- Up to now the old schedule may have occurrences that no claim has seen: the planner of the new one gives each its row.
     BEGIN
         NEW.schedule_version := OLD.schedule_version + 1;
         NEW.schedule_changed_at := fairbeat_job_now();
+        IF OLD.next_fire_at <= NEW.schedule_changed_at OR OLD.next_scheduled_for <= NEW.schedule_changed_at THEN
+            NEW.superseded := OLD.superseded || jsonb_build_array(jsonb_build_object(
+                'kind', OLD.kind, 'at', OLD.at, 'every_us', (extract(epoch FROM OLD.every) * 1000000)::bigint,
+                'anchor', OLD.anchor, 'cron', OLD.cron, 'rrule', OLD.rrule, 'dtstart', OLD.dtstart, 'tz', OLD.tz,
+                'day_match', OLD.day_match, 'gap', OLD.gap, 'fold', OLD.fold, 'start_at', OLD.start_at,
+                'end_at', OLD.end_at, 'jitter_us', (extract(epoch FROM OLD.jitter) * 1000000)::bigint,
+                'after', coalesce(OLD.next_scheduled_for - interval '1 microsecond', OLD.schedule_changed_at),
+                'edited_at', NEW.schedule_changed_at));
+        END IF;
         NEW.next_scheduled_for := NULL;
         NEW.next_fire_at := NEW.schedule_changed_at;
         NEW.problem := '';
@@ -118,10 +131,10 @@ CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $
         RETURN NEW;
     END
 $$;
-CREATE TRIGGER schedule_edited BEFORE UPDATE OF kind, at, every, anchor, cron, tz, jitter ON scheduling_job
+CREATE TRIGGER schedule_edited BEFORE UPDATE OF {", ".join(SCHEDULE)} ON scheduling_job
     FOR EACH ROW WHEN (
-        (OLD.kind, OLD.at, OLD.every, OLD.anchor, OLD.cron, OLD.tz, OLD.jitter)
-        IS DISTINCT FROM (NEW.kind, NEW.at, NEW.every, NEW.anchor, NEW.cron, NEW.tz, NEW.jitter)
+        ({", ".join(f"OLD.{name}" for name in SCHEDULE)})
+        IS DISTINCT FROM ({", ".join(f"NEW.{name}" for name in SCHEDULE)})
         AND NEW.deleted_at IS NULL)
     EXECUTE FUNCTION fairbeat_schedule_edited();
 """

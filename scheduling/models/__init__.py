@@ -1,9 +1,10 @@
 """The tables, as Django sees them."""
 
+from scheduling.models.calendar import Calendar
 from scheduling.models.fire import Fire
 from scheduling.models.job import Job
 from scheduling.models.job_clock import JobClock
 from scheduling.models.job_run import JobRun
 from scheduling.models.shard import Node, Shard, ShardProgress
 
-__all__ = ["Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress"]
+__all__ = ["Calendar", "Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress"]

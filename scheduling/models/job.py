@@ -1,15 +1,16 @@
 """Jobs: what is to be run, when, for whom, under which policies.
 
 Two kinds of columns live in a row. What a person decides is written by ``save()``. The bookkeeping of the schedule
-(``BOOKKEEPING``) is written by the owner of the shard alone; ``save()`` leaves it out, so that a form that was open
-for an hour cannot turn the schedule back. A change of the schedule by whatever way (``save()``, ``update()``, SQL) is
-noticed by a trigger: it raises ``schedule_version``, empties ``next_scheduled_for`` and makes the row due, and its
-owner plans it anew within a poll.
+(what is not ``editable``) is written by the owner of the shard, and by services; ``save()`` leaves it out, so that a
+form that was open for an hour cannot turn the schedule back. A change of the schedule by whatever way (``save()``,
+``update()``, SQL) is noticed by a trigger: it raises ``schedule_version``, empties ``next_scheduled_for``, keeps the
+old schedule where it still has occurrences without a row, and makes the job due; its owner plans it anew within a poll.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -18,24 +19,13 @@ from django.db.models.lookups import Exact
 
 from fairness.models import Tenant
 from scheduling.core.definition import NAME_LIMIT, OWN_FIELDS, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
-from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
+from scheduling.core.fire import CatchUp, Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
-from scheduling.core.recurrence import Schedule
+from scheduling.core.recurrence import DayMatch, Fold, Gap, Schedule
 from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_manager import JobManager
 
-BOOKKEEPING = frozenset(
-    {
-        "shard_id",
-        "schedule_version",
-        "schedule_changed_at",
-        "next_scheduled_for",
-        "next_fire_at",
-        "problem",
-        "paused_at",
-        "deleted_at",
-    }
-)
+SCHEDULE_COLUMNS = tuple(f.name for f in fields(ScheduleFields))
 
 
 def _choices(enum: Any) -> list[tuple[str, str]]:
@@ -67,7 +57,27 @@ class Job(models.Model):
     every = models.DurationField(null=True, blank=True, help_text="Interval: from 100 ms.")
     anchor = models.DateTimeField(null=True, blank=True, help_text="Interval: it fires at anchor + k × every.")
     cron = models.CharField(max_length=255, blank=True, default="", help_text="Cron: five fields, or six with seconds.")
+    rrule = models.TextField("RRULE", blank=True, default="", help_text="RFC 5545, as FREQ=WEEKLY;BYDAY=MO,WE; EXDATE.")
+    dtstart = models.DateTimeField("DTSTART", null=True, blank=True, help_text="RRULE: it counts from here.")
     tz = models.CharField("time zone", max_length=64, default="UTC", help_text="IANA name, as Europe/Paris.")
+    day_match = models.CharField(
+        max_length=3, choices=_choices(DayMatch), default=DayMatch.OR.value, help_text="Both day fields of a cron set."
+    )
+    gap = models.CharField(
+        max_length=12,
+        choices=_choices(Gap),
+        default=Gap.FIRST_VALID.value,
+        help_text="A local time that does not exist.",
+    )
+    fold = models.CharField(
+        max_length=6, choices=_choices(Fold), default=Fold.FIRST.value, help_text="A local time that comes twice."
+    )
+    start_at = models.DateTimeField(null=True, blank=True, help_text="Nothing before this.")
+    end_at = models.DateTimeField(null=True, blank=True, help_text="Nothing after this.")
+    max_runs = models.IntegerField(null=True, blank=True, help_text="Fires, after which the job is finished.")
+    calendar = models.ForeignKey(
+        "scheduling.Calendar", null=True, blank=True, on_delete=models.PROTECT, help_text="Closed days and hours."
+    )
     jitter = models.DurationField(default=timedelta(0), help_text="Spreads the fires over this long behind their time.")
 
     misfire = models.CharField(max_length=10, choices=_choices(MisfirePolicy), default=MisfirePolicy.LATEST.value)
@@ -86,7 +96,20 @@ class Job(models.Model):
     problem = models.TextField(
         default="", db_default="", editable=False, help_text="Why it cannot be scheduled; empty: nothing is wrong."
     )
-    paused_at = models.DateTimeField(null=True, blank=True, editable=False)
+    paused_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Job time.")
+    paused_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Job time; empty: until resumed."
+    )
+    paused_by = models.CharField(max_length=200, blank=True, default="", db_default="", editable=False)
+    pause_reason = models.CharField(max_length=500, blank=True, default="", db_default="", editable=False)
+    catch_up = models.CharField(
+        max_length=6,
+        choices=_choices(CatchUp),
+        default=CatchUp.NONE.value,
+        db_default=CatchUp.NONE.value,
+        editable=False,
+        help_text="What to do about the missed occurrences when the pause ends by itself.",
+    )
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -96,6 +119,10 @@ class Job(models.Model):
     schedule_changed_at = models.DateTimeField(null=True, editable=False, help_text="Job time.")
     next_scheduled_for = models.DateTimeField(null=True, editable=False)
     next_fire_at = models.DateTimeField(null=True, editable=False)
+    fired = models.IntegerField(default=0, db_default=0, editable=False, help_text="Fires so far, for max_runs.")
+    superseded = models.JSONField(
+        default=list, db_default=[], editable=False, help_text="Old schedules with occurrences that have no row yet."
+    )
 
     objects = JobManager()
 
@@ -124,12 +151,31 @@ class Job(models.Model):
                 name="job_schedule_fits_kind",
                 condition=models.Q(kind="once", at__isnull=False)
                 | models.Q(kind="interval", every__isnull=False, anchor__isnull=False)
-                | models.Q(kind="cron") & ~models.Q(cron=""),
-                violation_error_message="once needs 'at', interval needs 'every' and 'anchor', cron needs 'cron'",
+                | models.Q(kind="cron") & ~models.Q(cron="")
+                | models.Q(kind="rrule") & ~models.Q(rrule=""),
+                violation_error_message="once needs 'at', interval 'every' and 'anchor', cron 'cron', rrule 'rrule'",
             ),
             models.CheckConstraint(
                 name="job_every_at_least_100_ms",
                 condition=models.Q(every__isnull=True) | models.Q(every__gte=timedelta(milliseconds=100)),
+            ),
+            models.CheckConstraint(
+                name="job_max_runs_is_positive",
+                condition=models.Q(max_runs__isnull=True) | models.Q(max_runs__gt=0),
+            ),
+            models.CheckConstraint(
+                name="job_ends_after_it_starts",
+                condition=models.Q(start_at__isnull=True)
+                | models.Q(end_at__isnull=True)
+                | models.Q(end_at__gte=models.F("start_at")),
+            ),
+            models.CheckConstraint(name="job_day_match_is_known", condition=models.Q(day_match__in=_values(DayMatch))),
+            models.CheckConstraint(name="job_gap_is_known", condition=models.Q(gap__in=_values(Gap))),
+            models.CheckConstraint(name="job_fold_is_known", condition=models.Q(fold__in=_values(Fold))),
+            models.CheckConstraint(name="job_catch_up_is_known", condition=models.Q(catch_up__in=_values(CatchUp))),
+            models.CheckConstraint(
+                name="job_until_needs_pause",
+                condition=models.Q(paused_until__isnull=True) | models.Q(paused_at__isnull=False),
             ),
             models.CheckConstraint(name="job_jitter_not_negative", condition=models.Q(jitter__gte=timedelta(0))),
             models.CheckConstraint(name="job_misfire_is_known", condition=models.Q(misfire__in=_values(MisfirePolicy))),
@@ -158,9 +204,8 @@ class Job(models.Model):
 
     @property
     def schedule_fields(self) -> ScheduleFields:
-        return ScheduleFields(
-            kind=Kind(self.kind), at=self.at, every=self.every, anchor=self.anchor, cron=self.cron, tz=self.tz
-        )
+        values = {name: getattr(self, name) for name in SCHEDULE_COLUMNS}
+        return ScheduleFields(**values | {"kind": Kind(self.kind)})
 
     @property
     def schedule(self) -> Schedule:
@@ -183,9 +228,7 @@ class Job(models.Model):
         if self._state.adding:
             Job.objects.plan(self)
         elif update_fields is None:
-            update_fields = [
-                f.name for f in self._meta.concrete_fields if not f.primary_key and f.name not in BOOKKEEPING
-            ]
+            update_fields = ["updated_at", *[f.name for f in self._meta.concrete_fields if f.editable]]
         super().save(*args, update_fields=update_fields, **kwargs)
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:  # noqa: ARG002

@@ -6,15 +6,17 @@ owner with a NOTIFY in the same transaction. The hint only saves the time to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, connections, models, transaction
+from django.db.models import Q
 
 from fairness.models import DEFAULT_TENANT, Tenant
-from scheduling.core.definition import JobDefinition, Kind, ScheduleFields
+from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import InvalidField
+from scheduling.models.calendar import Calendar
 from scheduling.models.hints import hint_due
 from scheduling.models.job_clock import JobClock
 from scheduling.models.job_copy import COPY_JOBS, write_lines
@@ -41,14 +43,16 @@ class JobManager(models.Manager["Job"]):
     def get_queryset(self) -> JobQuerySet:
         return JobQuerySet(self.model, using=self._db)
 
-    def cron(
-        self, task: str, expression: str, *, tz: str = "UTC", tenant: str | Tenant = DEFAULT_TENANT, **policy: Any
-    ) -> Job:
+    def cron(self, task: str, expression: str, *, tenant: str | Tenant = DEFAULT_TENANT, **options: Any) -> Job:
         """A job on a cron expression of five fields (six with seconds first), read in the zone ``tz``.
 
         Raises InvalidField, which names the field.
         """
-        return self.define(JobDefinition.cron_job(task, expression, tz=tz, **policy), tenant=tenant)
+        return self._define(tenant, options, lambda: JobDefinition.cron_job(task, expression, **options))
+
+    def rrule(self, task: str, text: str, *, tenant: str | Tenant = DEFAULT_TENANT, **options: Any) -> Job:
+        """A job on an RFC 5545 rule, such as ``FREQ=MONTHLY;BYDAY=-1FR``, that counts from ``dtstart``."""
+        return self._define(tenant, options, lambda: JobDefinition.rrule_job(task, text, **options))
 
     def every(
         self,
@@ -57,15 +61,15 @@ class JobManager(models.Manager["Job"]):
         *,
         anchor: datetime | None = None,
         tenant: str | Tenant = DEFAULT_TENANT,
-        **policy: Any,
+        **options: Any,
     ) -> Job:
         """A job at ``anchor + k × every`` in real time; without an anchor the first is one interval from now."""
         anchor = JobClock.objects.now() if anchor is None else anchor
-        return self.define(JobDefinition.interval_job(task, every, anchor=anchor, **policy), tenant=tenant)
+        return self._define(tenant, options, lambda: JobDefinition.interval_job(task, every, anchor=anchor, **options))
 
-    def once(self, task: str, at: datetime, *, tenant: str | Tenant = DEFAULT_TENANT, **policy: Any) -> Job:
+    def once(self, task: str, at: datetime, *, tenant: str | Tenant = DEFAULT_TENANT, **options: Any) -> Job:
         """A job at one instant; an instant that has passed is due now."""
-        return self.define(JobDefinition.once_job(task, at, **policy), tenant=tenant)
+        return self._define(tenant, options, lambda: JobDefinition.once_job(task, at, **options))
 
     def define(self, definition: JobDefinition, *, tenant: str | Tenant = DEFAULT_TENANT) -> Job:
         job: Job = self.model(tenant=_tenant(tenant), **definition.columns())
@@ -79,11 +83,11 @@ class JobManager(models.Manager["Job"]):
         name: str,
         tenant: str | Tenant = DEFAULT_TENANT,
         cron: str = "",
-        tz: str = "UTC",
+        rrule: str = "",
         every: timedelta | None = None,
         anchor: datetime | None = None,
         at: datetime | None = None,
-        **policy: Any,
+        **options: Any,
     ) -> Job:
         """The job (tenant, name), made or brought to what is said here; what is already so is not touched.
 
@@ -93,18 +97,26 @@ class JobManager(models.Manager["Job"]):
         """
         if not name:
             raise InvalidField("name", name, "declare() finds its job by tenant and name")
-        given = [kind for kind, value in ((Kind.CRON, cron), (Kind.INTERVAL, every), (Kind.ONCE, at)) if value]
-        if len(given) != 1:
-            raise InvalidField(
-                "schedule", {"cron": cron, "every": every, "at": at}, "give exactly one of cron, every, at"
-            )
+        given = {"cron": cron, "rrule": rrule, "every": every, "at": at}
+        if len(told := [kind for kind, value in given.items() if value]) != 1:
+            raise InvalidField("schedule", given, "give exactly one of cron, rrule, every, at")
         owner = _tenant(tenant)
+        _with_calendar(owner, options)
+        options["name"] = name
         with transaction.atomic(using=self.db):
             found = self._named(owner, name)
-            if given[0] is Kind.INTERVAL and anchor is None:
-                anchor = found.anchor if found and found.anchor else JobClock.objects.now()
-            schedule = ScheduleFields(kind=given[0], cron=cron, tz=tz, every=every, anchor=anchor, at=at)
-            definition = JobDefinition(task=task, name=name, schedule=schedule, **policy)
+            match told[0]:
+                case "cron":
+                    definition = JobDefinition.cron_job(task, cron, **options)
+                case "rrule":
+                    definition = JobDefinition.rrule_job(task, rrule, **options)
+                case "at":
+                    assert at is not None
+                    definition = JobDefinition.once_job(task, at, **options)
+                case _:
+                    assert every is not None
+                    anchor = anchor or (found.anchor if found else None) or JobClock.objects.now()
+                    definition = JobDefinition.interval_job(task, every, anchor=anchor, **options)
             if found is None:
                 try:
                     with transaction.atomic(using=self.db):
@@ -145,6 +157,12 @@ class JobManager(models.Manager["Job"]):
         if first.fire_at is not None:
             hint_due(first.shard, first.fire_at, now=now, using=self.db)
 
+    def _define(self, tenant: str | Tenant, options: dict[str, Any], definition: Callable[[], JobDefinition]) -> Job:
+        """``options`` is completed before ``definition`` reads it."""
+        owner = _tenant(tenant)
+        _with_calendar(owner, options)
+        return self.define(definition(), tenant=owner)
+
     def _named(self, tenant: Tenant, name: str) -> Job | None:
         return self.select_for_update().filter(tenant=tenant, name=name, deleted_at=None).first()
 
@@ -156,6 +174,19 @@ def _tenant(tenant: str | Tenant) -> Tenant:
     if found is None:
         raise InvalidField("tenant", tenant, "there is no such tenant; make it with Tenant.objects.create(slug=…)")
     return found
+
+
+def _with_calendar(tenant: Tenant, options: dict[str, Any]) -> None:
+    """Turn ``calendar``, a calendar or the name of one that this tenant may use, into its id."""
+    if "calendar" not in options:
+        return
+    calendar = options.pop("calendar")
+    if isinstance(calendar, str):
+        found = Calendar.objects.filter(Q(tenant=tenant) | Q(tenant=None), name=calendar).order_by("tenant").first()
+        if found is None:
+            raise InvalidField("calendar", calendar, f"tenant {tenant} has no such calendar")
+        calendar = found
+    options["calendar_id"] = None if calendar is None else calendar.pk
 
 
 def _brought_to(job: Job, definition: JobDefinition) -> Job:

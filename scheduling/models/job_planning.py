@@ -9,9 +9,10 @@ from uuid import UUID
 from django.conf import settings
 
 from scheduling.conf import scheduling_settings
+from scheduling.core.clock import MICROSECOND
 from scheduling.core.identity import shard_of
 from scheduling.core.jitter import jittered
-from scheduling.core.recurrence import Once, Schedule
+from scheduling.core.recurrence import Bounded, Once, Schedule
 
 
 class First(NamedTuple):
@@ -27,7 +28,8 @@ def shard_count() -> int:
 def first_occurrence(schedule: Schedule, job_id: UUID, jitter: timedelta, *, now: datetime, shards: int) -> First:
     """The first occurrence after ``now`` (job time). A single instant that has passed is due now, and not lost."""
     shard = shard_of(job_id, shards)
-    at = schedule.at if isinstance(schedule, Once) else schedule.next_after(now)
+    inner = schedule.schedule if isinstance(schedule, Bounded) else schedule
+    at = schedule.next_after(min(now, inner.at - MICROSECOND) if isinstance(inner, Once) else now)
     if at is None:
         return First(shard, None, None)
     return First(shard, at, jittered(job_id, at, jitter, schedule.next_after(at) if jitter else None))
