@@ -155,6 +155,7 @@ def _run(acquired: Acquired, state: str, *, worker: str) -> dict[str, Any]:
     delivery = acquired.delivery
     return _named(delivery) | {
         "run_id": run_id(delivery.fire_id, delivery.fence),
+        "day_before": delivery.scheduled_for - timedelta(days=1),
         "run_state": state,
         "worker": worker,
         "result": "",

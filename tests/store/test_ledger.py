@@ -328,7 +328,7 @@ class TestExclusive:
     def fires(self) -> list[Fire]:
         job = make_job(overlap="buffer_all")
         waiting: dict[str, Any] = {"state": "parked", "reason": "overlap", "wake_at": NOON + HOUR}
-        return [make_fire(job), *(make_fire(job, NOON + timedelta(minutes=m), **waiting) for m in (3, 2))]
+        return [make_fire(job), *(make_fire(job, NOON + timedelta(minutes=m), **waiting) for m in (3, -2))]
 
     def test_success_wakes_the_earliest_that_waits_for_its_turn(self, ledger, fires):
         other = make_fire(make_job(overlap="skip"), state="parked", reason="overlap", wake_at=NOON + HOUR)

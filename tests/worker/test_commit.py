@@ -200,7 +200,8 @@ def test_a_commit_whose_reply_was_lost_has_succeeded_if_it_was_written(define, d
         lose_the_reply(is_committed=True)
         return write_in_commit()
 
-    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    told = deliver(fire_of(define(task)))
+    assert (told.state, told.value) == ("SUCCESS", "done"), "the task went on behind its commit()"
     assert written() == ["effect"]
     assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
 

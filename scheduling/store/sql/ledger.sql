@@ -82,18 +82,20 @@ SELECT %(run_id)s, e.id, %(fence)s, e.job_id, e.tenant_id, e.history_days, e.sch
 FROM ended e
 
 -- name: wake_next
--- The end of a run that may not overlap: the first that waits for its turn is due now, and its owner hears of it.
+-- The end of a run that may not overlap: the first that waits for its turn is due now, and its owner hears of it. Not looked for
+-- in days long past, which would lock every partition: one that waits there is found by its owner's poll.
 , woken AS (
     UPDATE scheduling_fire s SET wake_at = fairbeat_job_now()
     FROM (
         SELECT w.scheduled_for, w.id, w.history_days
         FROM scheduling_fire w
-        WHERE w.job_id = %(job_id)s AND w.history_days = %(history_days)s AND w.exclusive
-          AND w.state = 'parked' AND w.reason = 'overlap' AND EXISTS (SELECT FROM ended)
+        WHERE w.job_id = %(job_id)s AND w.history_days = %(history_days)s AND w.scheduled_for >= %(day_before)s
+          AND w.exclusive AND w.state = 'parked' AND w.reason = 'overlap' AND EXISTS (SELECT FROM ended)
         ORDER BY w.scheduled_for, w.id LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS next
     WHERE (s.scheduled_for, s.id, s.history_days) = (next.scheduled_for, next.id, next.history_days)
+      AND s.history_days = %(history_days)s AND s.scheduled_for >= %(day_before)s
     RETURNING s.shard_id
 ), hinted AS (
     SELECT pg_notify('fairbeat', shard_id::text) FROM woken
