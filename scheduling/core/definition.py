@@ -35,7 +35,7 @@ class Kind(StrEnum):
     RRULE = "rrule"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ScheduleFields:
     """The schedule as a job's row stores it; ``build()`` gives the schedule itself, and refuses an impossible one."""
 

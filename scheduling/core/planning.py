@@ -1,23 +1,36 @@
 """From due jobs to a claim: which occurrences get a row, what each row says, and where each job's schedule goes next.
 
 Pure. The store writes a plan in one transaction, and only for jobs that are still as they were read; so nothing here
-has to be undone when a plan does not go through.
+has to be undone when a plan does not go through. A backlog of any length costs a bounded number of rows and steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 
-from scheduling.core.clock import Clock
+from scheduling.core.clock import MICROSECOND, Clock
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire, State, Work
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
-from scheduling.core.misfire import Candidate, Judgement, MisfireRules, judge
-from scheduling.core.recurrence import Schedule
+from scheduling.core.misfire import Candidate, MisfireRules, judge
+from scheduling.core.recurrence import Calendar, Rest, Schedule, backlog, edit
+
+Number = Callable[[int], tuple[int, int]]  # shard -> the next (epoch, seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A schedule that was edited while it had occurrences without a row: those after ``after``, up to the edit."""
+
+    schedule: ScheduleFields
+    jitter: timedelta
+    after: datetime
+    edited_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +43,15 @@ class DueJob:
     version: int
     changed_at: datetime
     next_scheduled_for: datetime | None
+    calendar: Calendar | None = None
+    max_runs: int | None = None
+    fired: int = 0  # of max_runs
+    superseded: tuple[Superseded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A fire to insert: ``claimed``, or ``skipped`` with its reason. ``covers`` occurrences up to ``covers_to`` share
-    it.
-    """
+    """A fire to insert: ``claimed``, or ``skipped`` for a reason. ``covers`` occurrences to ``covers_to`` share it."""
 
     fire: Fire
     state: State = State.CLAIMED
@@ -55,76 +70,146 @@ class JobPlan:
     rows: list[PlannedRow] = field(default_factory=list)
     problem: str = ""
 
+    @property
+    def fired(self) -> int:
+        return sum(row.state is State.CLAIMED for row in self.rows)
 
-def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Callable[[int], tuple[int, int]]) -> JobPlan:
+
+def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> JobPlan:
     """All occurrences of a job whose ``fire_at`` is not after ``until`` (job time), judged by its misfire policy.
 
-    ``number`` gives the next (epoch, seq) of a shard. A schedule that can no longer be read does not stop the shard:
-    the plan puts the job aside, with the reason.
+    A schedule that can no longer be read does not stop the shard: the plan puts the job aside, with the reason.
     """
     try:
-        walk = _Walk(due, until)
-        judgement = judge(_candidates(walk, clock), misfire_rules(due.work), now=clock.now())
+        plan = _Plan(due, clock).upto(until)
     except InvalidField as problem:
         return JobPlan(due, None, None, problem=str(problem))
-    return JobPlan(due, walk.next_scheduled_for, walk.next_fire_at, list(_rows(judgement, due, clock, number)))
+    for row in plan.rows:  # last: a number that was given out must have its row
+        row.fire.epoch, row.fire.seq = number(due.work.shard)
+    return plan
 
 
 def misfire_rules(work: Work) -> MisfireRules:
     return MisfireRules(work.misfire, work.misfire_grace_s, work.catch_up_limit, work.catch_up_window)
 
 
-class _Walk:
-    """The occurrences up to ``until``, with their fire times; afterwards the first one beyond."""
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Occurrences to be judged, and the first one beyond them."""
 
-    def __init__(self, due: DueJob, until: datetime) -> None:
-        self._due, self._until = due, until
-        self._schedule: Schedule = due.schedule.build(due.work.job_id)
-        self.next_scheduled_for = due.next_scheduled_for or self._schedule.next_after(due.changed_at)
-        self.next_fire_at: datetime | None = None
-
-    def __iter__(self) -> Iterator[tuple[datetime, datetime]]:
-        while (scheduled_for := self.next_scheduled_for) is not None:
-            following = self._schedule.next_after(scheduled_for)
-            fire_at = jittered(self._due.work.job_id, scheduled_for, self._due.jitter, following)
-            if fire_at > self._until:
-                self.next_fire_at = fire_at
-                return
-            yield scheduled_for, fire_at
-            self.next_scheduled_for = following
+    listed: Sequence[tuple[datetime, datetime]]  # (scheduled_for, fire_at)
+    counted: Rest | None
+    next_scheduled_for: datetime | None = None
+    next_fire_at: datetime | None = None
 
 
-def _candidates(walk: _Walk, clock: Clock) -> Iterator[Candidate]:
-    now = clock.monotonic()
-    for scheduled_for, fire_at in walk:
-        yield Candidate(scheduled_for, now - clock.real_time(fire_at))
+class _Plan:
+    """One planning; it holds what all of its steps need."""
 
+    def __init__(self, due: DueJob, clock: Clock) -> None:
+        self._due, self._clock = due, clock
+        self._rules = misfire_rules(due.work)
+        self._schedule = due.schedule.build(due.work.job_id)
+        self._now, self._monotonic = clock.now(), clock.monotonic()
 
-def _rows(
-    judgement: Judgement, due: DueJob, clock: Clock, number: Callable[[int], tuple[int, int]]
-) -> Iterator[PlannedRow]:
-    schedule = due.schedule.build(due.work.job_id) if due.jitter else None
-    claimed_at = clock.monotonic()
+    def upto(self, until: datetime) -> JobPlan:
+        kept, rows = self._superseded()
+        found = self._occurrences(until)
+        groups = [(kept + list(found.listed), None)] if found.counted is None else [
+            (kept, None), (list(found.listed), found.counted)
+        ]  # fmt: skip
+        for occurrences, counted in groups:
+            rows += self._judged(occurrences, counted)
+        allowed = inf if self._due.max_runs is None else max(0, self._due.max_runs - self._due.fired)
+        rows = list(_at_most(allowed, rows))
+        if sum(row.state is State.CLAIMED for row in rows) >= allowed:
+            return JobPlan(self._due, None, None, rows)  # its last run
+        return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows)
 
-    def row(scheduled_for: datetime) -> Fire:
-        following = schedule.next_after(scheduled_for) if schedule else None
-        epoch, seq = number(due.work.shard)
-        return Fire(
-            work=due.work,
-            id=fire_id(due.work.job_id, scheduled_for),
-            scheduled_for=scheduled_for,
-            fire_at=jittered(due.work.job_id, scheduled_for, due.jitter, following),
+    def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
+        """Of old schedules: what the new one still has, with the old fire time; and rows for the rest."""
+        kept, rows = [], []
+        for old in self._due.superseded:
+            schedule = old.schedule.build(self._due.work.job_id)
+            change = edit(
+                schedule, self._schedule, after=old.after, edited_at=old.edited_at, keep=self._rules.catch_up_limit
+            )
+            kept += [(at, self._fire_at(schedule, at, old.jitter)) for at in change.kept]
+            rows += [self._row(at, at, State.SKIPPED, "superseded") for at in change.superseded]
+            if (rest := change.counted) is not None:
+                rows.append(self._rest(rest, "superseded"))
+        return kept, rows
+
+    def _occurrences(self, until: datetime) -> _Due:
+        start = self._due.next_scheduled_for or self._schedule.next_after(self._due.changed_at)
+        if start is None:
+            return _Due((), None)
+        grace = timedelta(seconds=self._rules.grace_s * self._clock.speed)
+        found = backlog(
+            self._schedule,
+            after=start - MICROSECOND,
+            until=until,
+            late_until=self._now - grace - self._due.jitter,
+            keep=self._rules.catch_up_limit,
+        )
+        listed = [(at, self._fire_at(self._schedule, at, self._due.jitter)) for at in found.listed]
+        for place, (at, fire_at) in enumerate(listed):
+            if fire_at > until:  # jitter puts it beyond; those behind it are later still
+                return _Due(listed[:place], found.counted, at, fire_at)
+        following = self._schedule.next_after(listed[-1][0]) if listed else start
+        if following is None:
+            return _Due(listed, found.counted)
+        return _Due(listed, found.counted, following, self._fire_at(self._schedule, following, self._due.jitter))
+
+    def _judged(self, occurrences: Sequence[tuple[datetime, datetime]], counted: Rest | None) -> Iterator[PlannedRow]:
+        """A row for each: closed in the calendar, too late, or to be fired."""
+        fire_at = dict(occurrences)
+        calendar = self._due.calendar
+        closed = {at for at in fire_at if calendar is not None and calendar.excludes(at)}
+        yield from (self._row(at, fire_at[at], State.SKIPPED, "excluded") for at in sorted(closed))
+        candidates = [Candidate(at, self._late_s(fires)) for at, fires in fire_at.items() if at not in closed]
+        judgement = judge(candidates, self._rules, now=self._now, counted=counted)
+        if judgement.rest is not None:
+            yield self._rest(judgement.rest, judgement.reason)
+        for skip in judgement.skips:
+            yield self._row(skip.scheduled_for, fire_at[skip.scheduled_for], State.SKIPPED, judgement.reason)
+        for fire in judgement.fires:
+            yield self._row(fire.scheduled_for, fire_at[fire.scheduled_for], State.CLAIMED, "")
+
+    def _late_s(self, fire_at: datetime) -> float:
+        return self._monotonic - self._clock.real_time(fire_at)
+
+    def _fire_at(self, schedule: Schedule, at: datetime, jitter: timedelta) -> datetime:
+        return jittered(self._due.work.job_id, at, jitter, schedule.next_after(at)) if jitter else at
+
+    def _rest(self, rest: Rest, reason: str) -> PlannedRow:
+        return self._row(rest.first, rest.first, State.SKIPPED, reason, covers=rest)
+
+    def _row(
+        self, at: datetime, fire_at: datetime, state: State, reason: str, *, covers: Rest | None = None
+    ) -> PlannedRow:
+        fire = Fire(
+            work=self._due.work,
+            id=fire_id(self._due.work.job_id, at),
+            scheduled_for=at,
+            fire_at=fire_at,
             origin="",
             fence=1,
             attempt=0,
-            epoch=epoch,
-            seq=seq,
-            claimed_at=claimed_at,
+            epoch=0,
+            seq=0,
+            claimed_at=self._monotonic,
         )
+        if covers is None:
+            return PlannedRow(fire, state, reason)
+        return PlannedRow(fire, state, reason, covers.count, covers.last)
 
-    if (rest := judgement.rest) is not None:
-        yield PlannedRow(row(rest.first), State.SKIPPED, judgement.reason, rest.count, rest.last)
-    for candidate in judgement.skips:
-        yield PlannedRow(row(candidate.scheduled_for), State.SKIPPED, judgement.reason)
-    for candidate in judgement.fires:
-        yield PlannedRow(row(candidate.scheduled_for))
+
+def _at_most(fires: float, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
+    """``rows`` without the fires beyond so many: the schedule had ended before those."""
+    for row in rows:
+        if row.state is State.CLAIMED:
+            if fires <= 0:
+                continue
+            fires -= 1
+        yield row

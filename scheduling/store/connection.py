@@ -29,7 +29,7 @@ def connector(params: dict[str, Any], *, name: str) -> Connect:
             autocommit=True,
             connect_timeout=5,
             application_name=f"{NODE_PREFIX} {name}"[:63],
-            options="-c idle_in_transaction_session_timeout=1s -c TimeZone=UTC -c plan_cache_mode=force_generic_plan",
+            options=_SESSION,
         )
         connection.prepare_threshold = 2
         return connection
@@ -37,6 +37,17 @@ def connector(params: dict[str, Any], *, name: str) -> Connect:
     return connect
 
 
+# Plans are made once, and have to do for partitions that were empty then: every statement of ours is one for an index.
+_SESSION = " ".join(
+    f"-c {setting}"
+    for setting in (
+        "idle_in_transaction_session_timeout=1s",
+        "TimeZone=UTC",
+        "plan_cache_mode=force_generic_plan",
+        "enable_seqscan=off",
+        "jit=off",
+    )
+)
 _DJANGO_ONLY = {"cursor_factory", "context", "prepare_threshold", "client_encoding", "options"}
 
 

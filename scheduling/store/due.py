@@ -14,11 +14,11 @@ from scheduling.store.connection import Connection
 from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
 from scheduling.store.shares import read_in_shares
 
-SHARDS_IN_TURN = 8  # how many shards with a backlog one read visits
+SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
 
 
 class DueReader:
-    """Reads by shard while everything due fits into one read; shards with a backlog in turns, by tenant, until it is
+    """Reads by shard while everything due fits into one read; shards with a backlog in turns and by tenant, until it is
     gone.
     """
 
@@ -32,12 +32,14 @@ class DueReader:
         rows = self._by_shard(connection, shards.difference(flooded), until, limit)
         if len(rows) >= limit:
             rows, flooded = [], [*flooded, *shards.difference(flooded)]
-        if flooded:
-            turn = flooded[:SHARDS_IN_TURN]
+        still: list[int] = []
+        while flooded and len(rows) < limit:
+            turn, flooded = flooded[:SHARDS_IN_TURN], flooded[SHARDS_IN_TURN:]
             heads = self._by_tenant(connection, turn, until, limit)
-            rest = turn if len(heads) > limit // 2 else []
-            self._flooded = [*flooded[SHARDS_IN_TURN:], *rest]
+            if len(heads) > limit // 2:
+                still += turn
             rows += heads
+        self._flooded = [*flooded, *still]
         fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT))
         return [due_job_of(row) for row in fair]
 

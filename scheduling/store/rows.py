@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
+from scheduling.core.closed_times import calendar_of
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import Fire, Lane, MisfirePolicy, OverlapPolicy, Work
 from scheduling.core.message import canonical_json
-from scheduling.core.planning import DueJob
+from scheduling.core.planning import DueJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
 SHARD = 1
 TENANT_ID = 2
 FIRE_AT = WORK + 2  # of a fire
-NEXT_FIRE_AT = WORK + 10  # of a due job
+NEXT_FIRE_AT = WORK  # of a due job
+SCHEDULE = WORK + 11  # where the columns of ScheduleFields begin
 
 
 def work_of(row: tuple[Any, ...]) -> Work:
@@ -30,9 +33,46 @@ def work_of(row: tuple[Any, ...]) -> Work:
 
 
 def due_job_of(row: tuple[Any, ...]) -> DueJob:
-    kind, at, every, anchor, cron, tz, jitter, version, changed_at, next_scheduled_for, _ = row[WORK:]
-    schedule = ScheduleFields(kind=Kind(kind), at=at, every=every, anchor=anchor, cron=cron, tz=tz)
-    return DueJob(work_of(row), schedule, jitter, version, changed_at, next_scheduled_for)
+    _, jitter, version, changed_at, next_scheduled_for, max_runs, fired, superseded, tz, days, hours = row[
+        WORK:SCHEDULE
+    ]
+    return DueJob(
+        work_of(row),
+        ScheduleFields(Kind(row[SCHEDULE]), *row[SCHEDULE + 1 :]),
+        jitter,
+        version,
+        changed_at,
+        next_scheduled_for,
+        None if tz is None else calendar_of(tz, days, hours),
+        max_runs,
+        fired,
+        tuple(_superseded(said) for said in superseded),
+    )
+
+
+def _superseded(said: dict[str, Any]) -> Superseded:
+    """What the trigger on jobs wrote of an old schedule."""
+    schedule = ScheduleFields(
+        kind=Kind(said["kind"]),
+        at=_instant(said["at"]),
+        every=None if said["every_us"] is None else timedelta(microseconds=said["every_us"]),
+        anchor=_instant(said["anchor"]),
+        cron=said["cron"],
+        rrule=said["rrule"],
+        dtstart=_instant(said["dtstart"]),
+        tz=said["tz"],
+        day_match=said["day_match"],
+        gap=said["gap"],
+        fold=said["fold"],
+        start_at=_instant(said["start_at"]),
+        end_at=_instant(said["end_at"]),
+    )
+    after, edited_at = datetime.fromisoformat(said["after"]), datetime.fromisoformat(said["edited_at"])
+    return Superseded(schedule, timedelta(microseconds=said["jitter_us"]), after, edited_at)
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def fire_of(row: tuple[Any, ...], monotonic: float) -> Fire:

@@ -30,6 +30,7 @@ def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -
         "were": instants([plan.due.next_scheduled_for for plan in plans]),
         "next_fors": instants([plan.next_scheduled_for for plan in plans]),
         "next_ats": instants([plan.next_fire_at for plan in plans]),
+        "fired": integers([plan.fired for plan in plans]),
         "problems": [plan.problem for plan in plans] if any(plan.problem for plan in plans) else None,
         "fire_job_ids": uuids([fire.work.job_id for fire in fires]),
         "fire_ats": instants([fire.fire_at for fire in fires]),

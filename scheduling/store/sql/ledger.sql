@@ -12,7 +12,7 @@ f.scheduled_for = %(scheduled_for)s AND f.id = %(fire_id)s AND f.history_days = 
 -- it does not wait for a claim. What may not run is settled by the same statement. A fire that was started before is not skipped:
 -- its owner gets it back, and keeps it until the job is resumed.
 WITH job AS MATERIALIZED (
-    SELECT id, paused_at, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
+    SELECT id, paused_at, paused_until, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
         CASE WHEN paused_at IS NOT NULL OR expires_after IS NOT NULL THEN fairbeat_job_now() END AS now
     FROM scheduling_job WHERE id = %(job_id)s
     FOR KEY SHARE
@@ -31,7 +31,7 @@ SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_
     FROM (SELECT CASE
         WHEN f.state = 'running' THEN ''
         WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
-        WHEN f.origin = '' AND job.paused_at IS NOT NULL THEN 'paused'
+        WHEN f.origin = '' AND job.paused_at IS NOT NULL AND job.now < coalesce(job.paused_until, 'infinity') THEN 'paused'
         WHEN f.attempt > 0 THEN ''
         WHEN f.origin = '' AND f.schedule_version < job.schedule_version AND job.schedule_changed_at < f.scheduled_for THEN 'superseded'
         WHEN f.fire_at + job.expires_after <= job.now THEN 'expired'

@@ -9,8 +9,12 @@ j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane, j
 j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
 
 -- name: due_columns
-{work}, j.kind, j.at, j.every, j.anchor, j.cron, j.tz, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for,
-j.next_fire_at
+{work}, j.next_fire_at, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for, j.max_runs, j.fired,
+j.superseded, c.tz, c.days, c.hours,
+j.kind, j.at, j.every, j.anchor, j.cron, j.rrule, j.dtstart, j.tz, j.day_match, j.gap, j.fold, j.start_at, j.end_at
+
+-- name: due_joins
+JOIN fairness_tenant t ON t.id = j.tenant_id LEFT JOIN scheduling_calendar c ON c.id = j.calendar_id
 
 -- name: row_lock
 -- Owners need none. (Stop 2 has no owners: FOR UPDATE SKIP LOCKED.)
@@ -24,7 +28,7 @@ CROSS JOIN LATERAL (
     WHERE shard_id = owned.shard AND next_fire_at <= %(until)s
     ORDER BY next_fire_at LIMIT %(limit)s {row_lock}
 ) AS j
-JOIN fairness_tenant t ON t.id = j.tenant_id
+{due_joins}
 LIMIT %(limit)s
 
 -- name: tenants_due
@@ -57,7 +61,7 @@ CROSS JOIN LATERAL (
     WHERE shard_id = w.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
     ORDER BY next_fire_at LIMIT %(share)s {row_lock}
 ) AS j
-JOIN fairness_tenant t ON t.id = j.tenant_id
+{due_joins}
 
 -- name: claim
 -- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
@@ -65,25 +69,26 @@ JOIN fairness_tenant t ON t.id = j.tenant_id
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[],
-        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[], %(problems)s::text[]
-    ) AS p(job_id, version, was, next_for, next_at, problem)
+        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[], %(fired)s::integer[], %(problems)s::text[]
+    ) AS p(job_id, version, was, next_for, next_at, fired, problem)
 ), advanced AS (
     UPDATE scheduling_job j
-    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = coalesce(p.problem, '')
+    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = coalesce(p.problem, ''),
+        fired = j.fired + p.fired, superseded = '[]'
     FROM plan p
     WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
       AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
     RETURNING j.id, j.tenant_id, j.shard_id, j.schedule_version, j.max_attempts, j.overlap <> 'allow' AS exclusive,
-        j.paused_at IS NOT NULL AS paused
+        CASE WHEN j.paused_at IS NOT NULL THEN coalesce(j.paused_until, 'infinity') END AS paused_until
 )
 INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
     state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, finished_at)
 SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
-    CASE WHEN a.paused THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
-    CASE WHEN a.paused THEN 'paused' ELSE coalesce(o.reason, '') END,
+    CASE WHEN o.scheduled_for < a.paused_until THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
+    CASE WHEN o.scheduled_for < a.paused_until THEN 'paused' ELSE coalesce(o.reason, '') END,
     a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, coalesce(o.covers, 1), o.covers_to,
-    CASE WHEN a.paused OR o.state = 'skipped' THEN clock_timestamp() END
+    CASE WHEN o.scheduled_for < a.paused_until OR o.state = 'skipped' THEN clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
     %(fire_ats)s::timestamptz[], %(states)s::text[], %(reasons)s::text[], %(seq_epochs)s::integer[], %(seqs)s::bigint[],
@@ -161,7 +166,7 @@ FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT f.* FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
     WHERE f.shard_id = owned.shard AND f.state IN ('parked', 'retry_wait') AND f.wake_at <= %(now)s
-      AND (j.paused_at IS NULL OR f.origin <> '')
+      AND (j.paused_at IS NULL OR j.paused_until <= %(now)s OR f.origin <> '')
     ORDER BY f.wake_at LIMIT %(share)s {fire_lock}
 ) AS f {fire_work}
 
