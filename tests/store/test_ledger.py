@@ -155,6 +155,13 @@ class TestJudgement:
         assert row.wake_at == NOON + timedelta(minutes=1)
         assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.PAUSED), "a copy of the message"
 
+    @pytest.mark.parametrize(("until_s", "runs"), [(60, True), (61, False)])
+    def test_a_pause_ends_by_itself_on_the_job_clock(self, ledger, until_s, runs):
+        fire = make_fire(make_job())
+        Job.objects.update(paused_at=NOON, paused_until=NOON + timedelta(seconds=until_s))
+
+        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired) is runs
+
     @pytest.mark.parametrize("origin", ["manual:1", "backfill:7"])
     def test_what_a_person_asked_for_runs_though_the_job_is_paused(self, ledger, origin):
         fire = make_fire(make_job(), origin=origin)
