@@ -10,6 +10,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from urllib.parse import quote
 
@@ -17,10 +18,13 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from fairness.models import Tenant
+from fairness.queues import QueuePlan
+from project.demo.queues import default_queue, remove
 from project.environment import probe
 from project.environment.plan import LOCAL_RABBITMQ, MISSING
 from project.environment.urls import is_amqp
-from scheduling.core.errors import FairbeatError
+from scheduling.core.errors import FairbeatError, ServiceUnreachable
 from tests.processes import Spawned
 
 Spawn = Callable[..., Spawned]
@@ -90,12 +94,13 @@ def unique() -> str:
 
 @pytest.fixture
 def process_env(transactional_db: None, unique: str) -> dict[str, str]:
-    """An environment in which our processes work on the test's database, with a default queue of their own."""
+    """An environment in which our processes work on the test's database, with queues of their own (`unique`)."""
     return {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "DATABASE_URL": _test_database_url(),
-        "CELERY_DEFAULT_QUEUE": f"{unique}.default",
+        "CELERY_DEFAULT_QUEUE": default_queue(unique),
+        "FAIRBEAT_QUEUE_PREFIX": unique,
     }
 
 
@@ -107,18 +112,22 @@ def _test_database_url() -> str:
 
 
 @pytest.fixture
-def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
+def spawn(process_env: dict[str, str], unique: str) -> Iterator[Spawn]:
     """Start `python manage.py …` or `celery …`, against the test's database; ended with the test.
 
     `spawn("manage.py", "scheduler", ready="node", SPEED="60")`: words in capitals go into its environment, and with
-    `ready` it returns once a line with that text was printed. What it printed is shown where the test fails.
+    `ready` it returns once a line with that text was printed. What it printed is shown where the test fails. Their
+    queues on a RabbitMQ go with them.
     """
     spawned: list[Spawned] = []
+    brokers: set[str] = set()
 
     def start(program: str, *arguments: str, ready: str | None = None, ready_s: float = 30, **environ: str) -> Spawned:
         command = [sys.executable, "-m", program] if program == "celery" else [sys.executable, program]
-        process = Spawned([*command, *arguments], process_env | environ)
+        environ = process_env | environ
+        process = Spawned([*command, *arguments], environ)
         spawned.append(process)
+        brokers.add(environ.get("CELERY_BROKER_URL") or environ.get("AMQP_URL") or "")
         if ready is not None:
             process.wait_for_line(ready, timeout_s=ready_s)
         return process
@@ -126,4 +135,9 @@ def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
     yield start
     for process in reversed(spawned):
         process.stop()
+    for url in filter(is_amqp, brokers):  # queues left on a shared broker would slow it for all
+        with suppress(ServiceUnreachable):  # a test may name a broker that does not exist
+            probe.broker("AMQP_URL", url)
+            remove(url, QueuePlan(prefix=unique), Tenant.objects.values_list("slug", flat=True))
+    for process in spawned:
         sys.stdout.write(f"--- {' '.join(process.command)} (status {process.process.returncode})\n{process.output}\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from django.db import connection
 
 
@@ -17,9 +15,3 @@ def test_a_spawned_process_works_on_the_database_of_the_test(spawn):
     finally:
         with connection.cursor() as cursor:
             cursor.execute("DROP TABLE made_by_the_test")
-
-
-def test_a_celery_worker_starts_and_ends_on_sigterm(spawn):
-    worker = spawn("celery", "-A", "project", "worker", "--pool=solo", "--loglevel=INFO", ready="ready.")
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait() == 0

@@ -39,7 +39,7 @@ def test_stop_2_is_any_number_of_pollers_without_owners(spawn: Spawn, rabbitmq_u
     broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "2", "FAIRBEAT_QUEUE_PREFIX": unique}
     for number in (1, 2):
         spawn("manage.py", "scheduler", "--node-id", f"poller-{number}", ready="is running", **broker)
-    spawn("celery", "-A", "project", "worker", "-c", "2", ready="ready.", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **broker)
     jobs = make_jobs()
     expect_effects(jobs)
     assert not Shard.objects.exclude(owner=None).exists()
@@ -51,7 +51,7 @@ def test_stop_3_shares_the_shards_among_its_nodes(spawn: Spawn, rabbitmq_url: st
     broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "3", "FAIRBEAT_QUEUE_PREFIX": unique}
     for number in (1, 2):
         spawn("manage.py", "scheduler", "--node-id", f"node-{number}", ready="is running", **broker)
-    spawn("celery", "-A", "project", "worker", "-c", "2", ready="ready.", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **broker)
     eventually(lambda: min(shards_of("node-1"), shards_of("node-2")) > 10 and not Shard.objects.filter(owner=None))
     expect_effects(make_jobs())
 
