@@ -14,8 +14,7 @@ as it is, if there are no jobs in it; the demo marks it as its own then, and emp
 holds jobs and no such mark is refused: the demo sets the clock of all jobs, and deletes what is there. The rows stay
 there afterwards, to look at.
 
-**Which queues.** Those with the prefix `fairbeat-demo` only, emptied at the start and removed at the end, so that a
-broker can be shared.
+**Which queues.** Those with a prefix of its own, `fairbeat-demo-…`; they are removed at the end: brokers can be shared.
 
 The logs of the processes are in `.run/demo`.
 """

@@ -36,11 +36,12 @@ def _play(options: Options, found: Services, *, configured: bool) -> int:
     url = found.database_url if configured else database.own_database(found.database_url)
     empty_first = configured and database.is_to_be_emptied(url)
     os.environ.update(found.environ())
+    prefix = queues.prefix_for(url)
     os.environ.update(
         DATABASE_URL=url,
         FAIRBEAT_STOP="3",
-        FAIRBEAT_QUEUE_PREFIX=queues.PREFIX,
-        CELERY_DEFAULT_QUEUE=queues.DEFAULT_QUEUE,
+        FAIRBEAT_QUEUE_PREFIX=prefix,
+        CELERY_DEFAULT_QUEUE=queues.default_queue(prefix),
     )
     django.setup()
     from project.demo.run import play  # its models need what was just set

@@ -102,9 +102,9 @@ def count_open(span: Span) -> int:
     return count
 
 
-def is_settled(span: Span) -> bool:
-    """Whether everything that is due in the span is claimed, and has come to an end."""
-    return count_open(span) == 0 and not Job.objects.filter(deleted_at=None, next_fire_at__lte=span.until).exists()
+def count_unsettled(span: Span) -> int:
+    """Fires of the span that have not come to an end, and jobs of which not even the fires are claimed."""
+    return count_open(span) + Job.objects.filter(deleted_at=None, next_fire_at__lte=span.until).count()
 
 
 def count_missing(span: Span) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -16,7 +17,8 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from fairness.models import Tenant
-from project.celery import app
+from fairness.queues import QueuePlan
+from project.celery import app, queue_plan
 from project.demo import queues, report, stage
 from project.demo.children import ROOT, Children, children
 from project.demo.options import Options
@@ -24,12 +26,14 @@ from project.demo.view import View, open_view, take_snapshot
 from project.environment.urls import is_amqp
 from project.environment.valkey import free_port
 from scheduling import JobTask
+from scheduling.core.errors import ServiceUnreachable
 from scheduling.models import Job, Node, Shard
 
 NODES = ("demo-1", "demo-2")
-CONCURRENCY = 2
+CONCURRENCY = 8  # a run of the demo's task is mostly waiting for the disk, twice
 READY_S = 60.0
 SETTLE_S = 60.0  # without any progress
+SETTLE_POLL_S = 0.5
 REPORT_S = 2.0  # a node writes its figures at each renewal of its lease
 BUSY = 20  # a look takes at most a 20th of the time
 SHOWN = 5  # refused lines
@@ -38,14 +42,15 @@ SHOWN = 5  # refused lines
 def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_first: bool) -> int:
     """The exit status: 1 where an occurrence was lost or an effect doubled.
 
-    Raises ChildFailed, NoTables, NoJobs, ImportConflict.
+    Raises ChildFailed, NoTables, NoJobs, ImportConflict, ServiceUnreachable.
     """
     stage.make_tables(empty_first=empty_first)
     clock = stage.set_clock(options)
     refused = stage.bring_jobs(options.jobs)
     broker_url = settings.CELERY_BROKER_URL
-    slugs = list(Tenant.objects.values_list("slug", flat=True))
-    queues.remove(broker_url, slugs)
+    plan = queue_plan()
+    slugs = _slugs()
+    queues.remove(broker_url, plan, slugs)
     address = f"127.0.0.1:{free_port()}"
     header = [
         *(f"not imported: {verdict}" for verdict in refused[:SHOWN]),
@@ -54,7 +59,7 @@ def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_f
     ]
     try:
         with children(run_dir / "demo", environ) as family:
-            _start(family, address)
+            _start(family, address, wanted=set(queues.of_tenants(plan, slugs)))
             until = stage.start_clock(options)
             span = report.Span(after=clock.job_origin, until=until, plain=_plain_tasks())
             with closing(open_view(header)) as view:
@@ -62,15 +67,15 @@ def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_f
                 _settle(family, view, span)
     finally:
         app.close()
-        queues.remove(broker_url, slugs)
+        _clean(broker_url, plan)
     found = report.build(span, broker="rabbitmq" if is_amqp(broker_url) else "redis")
     connection.close()
     print(json.dumps(found), flush=True)
     return 1 if found["lost"] or found["duplicate_effects"] else 0
 
 
-def _start(family: Children, address: str) -> None:
-    """Start all processes, and wait until every shard is owned and the worker consumes."""
+def _start(family: Children, address: str, *, wanted: set[str]) -> None:
+    """Start all processes, and wait until every shard is owned and the worker consumes all ``wanted`` queues."""
     manage = str(ROOT / "manage.py")
     worker = f"fairbeat-demo-{os.getpid()}@{socket.gethostname()}"
     for node in NODES:
@@ -81,8 +86,22 @@ def _start(family: Children, address: str) -> None:
     )  # fmt: skip
     family.start("web", manage, "runserver", "--noreload", "--insecure", address)
     family.wait_until(_all_shards_owned, what="not all shards are owned", timeout_s=READY_S)
-    family.wait_until(lambda: _answers(worker), what="the worker does not answer", timeout_s=READY_S)
+    family.wait_until(
+        lambda: _consumes(worker, wanted), what="the worker does not consume all queues", timeout_s=READY_S
+    )
     family.wait_until(lambda: _listens(address), what="the web admin does not listen", timeout_s=READY_S)
+
+
+def _slugs() -> list[str]:
+    return list(Tenant.objects.values_list("slug", flat=True))
+
+
+def _clean(broker_url: str, plan: QueuePlan) -> None:
+    """Leave the broker as it was; what cannot be removed changes nothing of what the demo found."""
+    try:
+        queues.remove(broker_url, plan, _slugs())
+    except ServiceUnreachable as problem:
+        sys.stderr.write(f"{problem}\n")
 
 
 def _all_shards_owned() -> bool:
@@ -90,8 +109,12 @@ def _all_shards_owned() -> bool:
     return alive == set(NODES) and not Shard.objects.exclude(owner__in=alive).exists()
 
 
-def _answers(worker: str) -> bool:
-    return bool(app.control.ping(destination=[worker], timeout=0.5, limit=1))
+def _consumes(worker: str, wanted: set[str]) -> bool:
+    """Asked only once it answers to a ping, which costs the workers of others on this broker nothing."""
+    if not app.control.ping(destination=[worker], timeout=0.5, limit=1):
+        return False
+    told = app.control.inspect(destination=[worker], timeout=5, limit=1).active_queues() or {}
+    return wanted <= {queue["name"] for queue in told.get(worker, [])}
 
 
 def _listens(address: str) -> bool:
@@ -122,13 +145,12 @@ def _watch(family: Children, view: View, *, until: datetime) -> None:
 def _settle(family: Children, view: View, span: report.Span) -> None:
     """Job time stands still: wait until everything due has come to an end, and the nodes have written their figures."""
     left, since = -1, time.monotonic()
-    while not report.is_settled(span):
+    while (now_left := report.count_unsettled(span)) and time.monotonic() - since < SETTLE_S:
         family.check()
-        if (now_left := report.count_open(span)) != left:
+        if now_left != left:
             left, since = now_left, time.monotonic()
-        elif time.monotonic() - since > SETTLE_S:
-            break
-        time.sleep(0.1)
+        view.show(take_snapshot())
+        time.sleep(SETTLE_POLL_S)
     view.show(take_snapshot())
     deadline = time.monotonic() + REPORT_S
     before = -1

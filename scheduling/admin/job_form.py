@@ -6,6 +6,7 @@ value to the microsecond: a form shows instants to the second, and saving what i
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from scheduling.core.definition import POLICY_FIELDS, JobDefinition, Kind, Sched
 from scheduling.core.durations import parse_go_duration
 from scheduling.core.errors import InvalidField
 from scheduling.models import Job, JobClock
-
-SCHEDULE_FIELDS = ("kind", "at", "every", "anchor", "cron", "tz")
 
 if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]
@@ -40,14 +39,7 @@ class DurationField(forms.DurationField):
 class JobForm(JobModelForm):
     class Meta:
         model = Job
-        fields = (
-            "tenant",
-            "name",
-            "description",
-            "task",
-            *SCHEDULE_FIELDS,
-            *sorted(POLICY_FIELDS - {"name", "description"}),
-        )
+        fields = "__all__"
         help_texts = {
             "every": "Interval: a length from 100 ms, as 1h30m, 90s, 500ms or 01:30:00.",
             "anchor": "Interval: it fires at anchor + k × every (UTC). Empty: from now on.",
@@ -69,15 +61,16 @@ class JobForm(JobModelForm):
 
     def _check(self, values: dict[str, Any]) -> None:
         try:
-            JobDefinition(
-                task=values["task"],
-                schedule=ScheduleFields(
-                    **{name: values[name] for name in SCHEDULE_FIELDS} | {"kind": Kind(values["kind"])}
-                ),
-                **{name: values[name] for name in POLICY_FIELDS},
-            )
+            schedule = ScheduleFields(**{f.name: self._value(values, f.name) for f in fields(ScheduleFields)})
+            policy = {name: self._value(values, name) for name in POLICY_FIELDS}
+            JobDefinition(task=values["task"], schedule=schedule, **policy)
         except InvalidField as problem:
             self.add_error(problem.field if problem.field in self.fields else None, problem.problem)
         named = Job.objects.filter(tenant=values["tenant"], name=values["name"], deleted_at=None)
         if values["name"] and named.exclude(pk=self.instance.pk).exists():
             self.add_error("name", "This tenant has a job of this name already.")
+
+    def _value(self, values: dict[str, Any], name: str) -> Any:
+        """What the job will have: from the form, and from the row where the page does not show it."""
+        value = values[name] if name in values else getattr(self.instance, name)
+        return Kind(value) if name == "kind" else value

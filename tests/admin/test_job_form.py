@@ -86,7 +86,7 @@ def test_a_single_instant_is_made(admin_client: Client):
         ({"kwargs": "{oops"}, "kwargs", "valid JSON"),
         ({"args": '["' + "x" * 300_000 + '"]'}, "args", "more than 262144"),
         ({"task": ""}, "task", "required"),
-        ({"jitter": "-00:00:01"}, "jitter", "is below"),
+        ({"jitter": "-00:00:01"}, "jitter", "negative"),
         ({"misfire_grace_s": "0"}, "misfire_grace_s", "is not above 0"),
         ({"hard_timeout_s": "1", "soft_timeout_s": "2"}, "soft_timeout_s", "is above hard_timeout_s"),
         ({"retry_base": "2h"}, "retry_cap", "is below"),
