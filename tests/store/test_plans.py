@@ -1,0 +1,64 @@
+"""Every statement of a node finds its rows by an index, also in partitions that were empty when its plan was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+
+from scheduling.store.connection import Connection, connector
+from scheduling.store.partitions import ensure
+from scheduling.store.polling import FIRE_LOCK
+from scheduling.store.statements import statements
+from scheduling.testing.clock import NOON
+
+SCHEDULE = statements("schedule", row_lock="", fire_lock=FIRE_LOCK)
+POLLING = statements(
+    "polling", fire_columns=SCHEDULE["fire_columns"], fire_work=SCHEDULE["fire_work"], fire_lock=FIRE_LOCK
+)
+KEYS = {"ids": [uuid4()], "scheduled_fors": [NOON], "history_days": [30], "fences": [1]}
+SHARDS = {"shards": [1, 2]}
+VALUES: dict[str, dict[str, Any]] = {
+    "due": SHARDS | {"until": NOON, "limit": 10},
+    "tenants_due": SHARDS | {"until": NOON},
+    "due_of_tenants": SHARDS | {"tenants": [1, 2], "until": NOON, "share": 10},
+    "take_over": SHARDS | {"node": "n"},
+    "recover": SHARDS,
+    "start_epoch": SHARDS,
+    "record": {"marked": [1], "mark_epochs": [1], "seqs": [1]},
+    "waiting": SHARDS | {"now": NOON, "share": 10},
+    "release": KEYS | {"seq_epochs": [1], "seqs": [1], "claim_for": None},
+    "settle": KEYS | {"states": ["parked"], "reasons": ["turn"], "wake_ats": [NOON]},
+    "predecessors": KEYS | {"job_ids": [uuid4()]},
+    "expired": SHARDS | {"grace": timedelta(seconds=5), "limit": 10},
+    "reap": KEYS
+    | {"states": ["dead"], "reasons": ["x"], "wake_ats": [NOON], "run_ids": [uuid4()], "holders": [uuid4()]},
+    "adopt": {},
+    "reclaim": {"limit": 10, "claim_for": timedelta(seconds=30)},
+    "confirm": KEYS,
+}
+
+
+@pytest.fixture
+def session(committed_db: None) -> Iterator[Connection]:
+    with connector(connection.get_connection_params(), name="plans")() as session:
+        ensure(session, [(30, NOON.date()), (30, NOON.date() + timedelta(days=1))])
+        session.execute("ANALYZE scheduling_fire, scheduling_job, scheduling_shard")
+        yield session
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_no_statement_of_a_node_scans_a_table(session: Connection, name: str) -> None:
+    statement = SCHEDULE.get(name) or POLLING[name]
+    plan = session.execute(f"EXPLAIN {statement}".encode(), VALUES[name]).fetchall()
+    scans = [line for (line,) in plan if "Seq Scan" in line]
+    assert not scans
+
+
+def test_plans_are_made_once_and_never_compiled(session: Connection) -> None:
+    settings = {name: session.execute(f"SHOW {name}".encode()).fetchone() for name in ("jit", "plan_cache_mode")}
+    assert settings == {"jit": ("off",), "plan_cache_mode": ("force_generic_plan",)}
