@@ -124,6 +124,8 @@ def spawn(process_env: dict[str, str], unique: str) -> Iterator[Spawn]:
 
     def start(program: str, *arguments: str, ready: str | None = None, ready_s: float = 30, **environ: str) -> Spawned:
         command = [sys.executable, "-m", program] if program == "celery" else [sys.executable, program]
+        if "worker" in arguments and "-n" not in arguments:  # two workers of one name cannot share a broker
+            arguments = (*arguments, "-n", f"{unique}-{len(spawned)}@%h")
         environ = process_env | environ
         process = Spawned([*command, *arguments], environ)
         spawned.append(process)
