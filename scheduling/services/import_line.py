@@ -11,7 +11,7 @@
 | `cron` | five fields, or six with seconds; `n/step` is read as `n-max/step`, and a note says so |
 | `interval`, `minimum_interval` | a Go duration of job time, counted from `anchor` (the Unix epoch) |
 | `timeout` | a Go duration of real time: the hard limit of a run |
-| `max_concurrency` | 1 or more: runs do not overlap, they queue (`buffer_all`); 0: no limit |
+| `max_concurrency` | 1 or more: runs do not overlap, they queue (`buffer_all`, up to 10,000); 0: no limit |
 | `task`, `args`, `kwargs`, `tz`, `lane`, `anchor` | as the job's fields of these names; `tz` is UTC by default |
 
 Exactly one of `cron`, `interval`, `minimum_interval` is needed. An unknown key refuses the line: a misspelt policy that
@@ -40,6 +40,7 @@ KEYS = frozenset(
     {*SCHEDULES, "tenant", "name", "timeout", "max_concurrency", "task", "args", "kwargs", "tz", "lane", "anchor"}
 )
 CRON_LIMIT = 255  # characters that the job's column holds
+BUFFER_LIMIT = 10_000  # fires that may wait for the one that runs: the file asks for an order, and to drop none
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def read_line(text: bytes, *, default_task: str = "") -> ImportLine:
         policy["hard_timeout_s"] = _duration(values, "timeout").total_seconds()
     if "max_concurrency" in values:
         policy["overlap"], note = _overlap(values["max_concurrency"], note)
+        policy["buffer_limit"] = BUFFER_LIMIT
     definition = JobDefinition(task=values.get("task", default_task), schedule=schedule, **policy)
     return ImportLine(values["tenant"], definition, note)
 

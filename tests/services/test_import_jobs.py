@@ -75,7 +75,7 @@ def test_max_concurrency_queues_runs_and_timeout_limits_them_in_real_seconds():
     imported(GOOD | {"max_concurrency": 1, "timeout": "4h30m0s"}, GOOD | {"name": "free", "max_concurrency": 0})
 
     job = Job.objects.get(name="report")
-    assert (job.overlap, job.hard_timeout_s) == ("buffer_all", 16_200)
+    assert (job.overlap, job.buffer_limit, job.hard_timeout_s) == ("buffer_all", 10_000, 16_200)
     assert Job.objects.get(name="free").overlap == "allow"
 
 
