@@ -1,3 +1,6 @@
 from __future__ import annotations
 
-from tests.committed import committed_db, test_database  # noqa: F401  (fixtures)
+from tests import committed
+
+committed_db = committed.committed_db
+test_database = committed.test_database

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from django.db import connection, connections
 
-from tests.committed import committed_db, test_database  # noqa: F401  (fixtures)
+from scheduling.store.connection import Connection, connector
+from tests import committed
 from tests.store.backends import Backend, MemoryBackend, PostgresBackend
+from tests.store.sessions import InThread, OpenSession
+
+committed_db = committed.committed_db
+test_database = committed.test_database
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -18,3 +26,36 @@ def world(request: pytest.FixtureRequest) -> Iterator[Backend]:
     backend = PostgresBackend()
     yield backend
     backend.store.close()
+
+
+@pytest.fixture
+def open_session(committed_db: None) -> Iterator[OpenSession]:
+    """Opens sessions as a node of this name has them, but without the limit on idling in a transaction."""
+    made: list[Connection] = []
+
+    def opened(name: str) -> Connection:
+        session = connector(connection.get_connection_params(), name=name)()
+        session.execute("SET idle_in_transaction_session_timeout = 0")
+        made.append(session)
+        return session
+
+    yield opened
+    for session in made:
+        session.close()
+
+
+@pytest.fixture
+def in_thread() -> Iterator[InThread]:
+    """Calls something in a thread, and gives its future."""
+    with ThreadPoolExecutor() as pool:
+
+        def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
+            def run() -> Any:
+                try:
+                    return function(*arguments, **options)
+                finally:
+                    connections["default"].close()
+
+            return pool.submit(run)
+
+        yield call
