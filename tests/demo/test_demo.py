@@ -6,14 +6,21 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
 
 import psutil
 import pytest
+from django.conf import settings
 
+from fairness.queues import QueuePlan
+from project.demo import queues
 from project.demo.models import Effect
+from project.environment.plan import LOCAL_RABBITMQ
+from project.environment.urls import is_amqp
+from scheduling.core.errors import ServiceUnreachable
 from scheduling.core.recurrence import Interval, occurrences
 from scheduling.models import Fire, JobClock, Node
 from tests.processes import Spawned, eventually
@@ -38,14 +45,17 @@ def demo(process_env: dict[str, str], tmp_path: Path) -> Iterator[Demo]:
     jobs.write_text("\n".join(json.dumps(job) for job in JOBS))
 
     def start(**environ: str) -> Spawned:
-        settings = {"FAIRBEAT_RUN_DIR": str(tmp_path / "run"), "JOBS": str(jobs), **environ}
-        running.append(Spawned([sys.executable, "-m", "project.demo"], process_env | settings))
+        own = {"FAIRBEAT_RUN_DIR": str(tmp_path / "run"), "JOBS": str(jobs), **environ}
+        running.append(Spawned([sys.executable, "-m", "project.demo"], process_env | own))
         return running[-1]
 
     yield start
     for process in running:
         process.stop()
         sys.stdout.write(process.output)
+    url = settings.CELERY_BROKER_URL if is_amqp(settings.CELERY_BROKER_URL) else LOCAL_RABBITMQ
+    with suppress(ServiceUnreachable):  # one that was killed has left its queues there, if it was there
+        queues.remove(url, QueuePlan(prefix=queues.prefix_for(process_env["DATABASE_URL"])), ["default", "acme", "zen"])
 
 
 def test_an_hour_of_schedule_in_a_few_seconds_is_played_and_counted(demo: Demo):
