@@ -72,7 +72,7 @@ class FireAdmin(LedgerAdmin):
     readonly_fields = (
         "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "reason", "attempt",
         "max_attempts", "runs", "claimed_at", "wake_at", "started_at", "lease_until", "holder", "finished_at", "fence",
-        "covers", "covers_to", "schedule_version", "shard_id", "seq_epoch", "seq",
+        "covers", "covers_to", "nominal", "schedule_version", "shard_id", "seq_epoch", "seq",
     )  # fmt: skip
 
     @admin.display(description="idempotency key")

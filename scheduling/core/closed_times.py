@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date, time
 from typing import Any
 
@@ -11,6 +12,22 @@ from scheduling.core.recurrence import Calendar, ClosedHours
 from scheduling.core.recurrence.calendar import EVERY_DAY
 
 _KEYS = {"begins", "ends", "weekdays"}
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarFields:
+    """A calendar as its row stores it; ``build()`` gives the calendar itself, and refuses an impossible one."""
+
+    tz: str
+    days: tuple[date, ...]
+    hours: Any
+
+    def build(self) -> Calendar:
+        """Raises InvalidField (``calendar``)."""
+        try:
+            return calendar_of(self.tz, self.days, self.hours)
+        except InvalidField as problem:
+            raise InvalidField("calendar", problem.value, f"{problem.field}: {problem.problem}") from problem
 
 
 def calendar_of(tz: str, days: Iterable[date], hours: Any) -> Calendar:

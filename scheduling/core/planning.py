@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from math import inf
+from datetime import UTC, datetime, timedelta
 
 from scheduling.core.clock import MICROSECOND, Clock
+from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire, State, Work
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
 from scheduling.core.misfire import Candidate, MisfireRules, judge
-from scheduling.core.recurrence import Calendar, Rest, Schedule, backlog, edit
+from scheduling.core.recurrence import Calendar, Rest, Schedule, backlog, edit, nominal_times
+
+FOR_EVER = datetime.max.replace(tzinfo=UTC)  # the end of a pause that ends by a person's word only
 
 Number = Callable[[int], tuple[int, int]]  # shard -> the next (epoch, seq)
 
@@ -35,7 +37,10 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A job as the claim reads it. No ``next_scheduled_for``: its schedule was edited, and has to be planned anew."""
+    """A job as the claim reads it. No ``next_scheduled_for``: its schedule was edited, and has to be planned anew.
+
+    ``paused_until`` is the end of the pause, as far as it can be told; None if the job is not paused.
+    """
 
     work: Work
     schedule: ScheduleFields
@@ -43,26 +48,40 @@ class DueJob:
     version: int
     changed_at: datetime
     next_scheduled_for: datetime | None
-    calendar: Calendar | None = None
+    calendar: CalendarFields | None = None
     max_runs: int | None = None
     fired: int = 0  # of max_runs
     superseded: tuple[Superseded, ...] = ()
+    paused_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A fire to insert: ``claimed``, or ``skipped`` for a reason. ``covers`` occurrences to ``covers_to`` share it."""
+    """A fire to insert: ``claimed``; ``retry_wait`` until ``wake_at``; or ``skipped`` for a reason.
+
+    ``covers`` occurrences up to ``covers_to`` share it. ``nominal`` are the local times in a gap that it stands for.
+    """
 
     fire: Fire
     state: State = State.CLAIMED
     reason: str = ""
     covers: int = 1
     covers_to: datetime | None = None
+    wake_at: datetime | None = None
+    nominal: tuple[datetime, ...] = ()
+
+    @property
+    def nominal_text(self) -> str:
+        return ", ".join(local.isoformat(" ") for local in self.nominal)
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What the claim does to one job. ``next_fire_at`` None: it has no further occurrence, or has a ``problem``."""
+    """What the claim does to one job. ``next_fire_at`` None: it has no further occurrence, or has a ``problem``.
+
+    Where ``fired`` reaches the job's ``max_runs`` the store ends it, whatever comes next: only the store knows which of
+    the rows a pause took.
+    """
 
     due: DueJob
     next_scheduled_for: datetime | None
@@ -72,7 +91,7 @@ class JobPlan:
 
     @property
     def fired(self) -> int:
-        return sum(row.state is State.CLAIMED for row in self.rows)
+        return len(_running(self.due, self.rows))
 
 
 def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> JobPlan:
@@ -110,27 +129,25 @@ class _Plan:
         self._due, self._clock = due, clock
         self._rules = misfire_rules(due.work)
         self._schedule = due.schedule.build(due.work.job_id)
+        self._calendar: Calendar | None = None if due.calendar is None else due.calendar.build()
         self._now, self._monotonic = clock.now(), clock.monotonic()
 
     def upto(self, until: datetime) -> JobPlan:
         kept, rows = self._superseded()
         found = self._occurrences(until)
-        groups = [(kept + list(found.listed), None)] if found.counted is None else [
-            (kept, None), (list(found.listed), found.counted)
-        ]  # fmt: skip
-        for occurrences, counted in groups:
-            rows += self._judged(occurrences, counted)
-        allowed = inf if self._due.max_runs is None else max(0, self._due.max_runs - self._due.fired)
-        rows = list(_at_most(allowed, rows))
-        if sum(row.state is State.CLAIMED for row in rows) >= allowed:
-            return JobPlan(self._due, None, None, rows)  # its last run
+        # all of them under one policy: of an outage with an edit in it `latest` fires one
+        rows += self._judged([*kept, *found.listed], found.counted, until)
+        rows = _before_the_end(self._due, rows)
         return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows)
 
     def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
         """Of old schedules: what the new one still has, with the old fire time; and rows for the rest."""
         kept, rows = [], []
         for old in self._due.superseded:
-            schedule = old.schedule.build(self._due.work.job_id)
+            try:
+                schedule = old.schedule.build(self._due.work.job_id)
+            except InvalidField:
+                continue  # what was impossible had no occurrences; the edit that mends it must not fail by it
             change = edit(
                 schedule, self._schedule, after=old.after, edited_at=old.edited_at, keep=self._rules.catch_up_limit
             )
@@ -161,11 +178,12 @@ class _Plan:
             return _Due(listed, found.counted)
         return _Due(listed, found.counted, following, self._fire_at(self._schedule, following, self._due.jitter))
 
-    def _judged(self, occurrences: Sequence[tuple[datetime, datetime]], counted: Rest | None) -> Iterator[PlannedRow]:
+    def _judged(
+        self, occurrences: Sequence[tuple[datetime, datetime]], counted: Rest | None, until: datetime
+    ) -> Iterator[PlannedRow]:
         """A row for each: closed in the calendar, too late, or to be fired."""
         fire_at = dict(occurrences)
-        calendar = self._due.calendar
-        closed = {at for at in fire_at if calendar is not None and calendar.excludes(at)}
+        closed = {at for at in fire_at if self._calendar is not None and self._calendar.excludes(at)}
         yield from (self._row(at, fire_at[at], State.SKIPPED, "excluded") for at in sorted(closed))
         candidates = [Candidate(at, self._late_s(fires)) for at, fires in fire_at.items() if at not in closed]
         judgement = judge(candidates, self._rules, now=self._now, counted=counted)
@@ -174,7 +192,10 @@ class _Plan:
         for skip in judgement.skips:
             yield self._row(skip.scheduled_for, fire_at[skip.scheduled_for], State.SKIPPED, judgement.reason)
         for fire in judgement.fires:
-            yield self._row(fire.scheduled_for, fire_at[fire.scheduled_for], State.CLAIMED, "")
+            at = fire.scheduled_for
+            # kept over an edit, with jitter: a number given out now would hold the watermark until then
+            state = State.CLAIMED if fire_at[at] <= until else State.RETRY_WAIT
+            yield self._row(at, fire_at[at], state, "")
 
     def _late_s(self, fire_at: datetime) -> float:
         return self._monotonic - self._clock.real_time(fire_at)
@@ -200,16 +221,30 @@ class _Plan:
             seq=0,
             claimed_at=self._monotonic,
         )
-        if covers is None:
-            return PlannedRow(fire, state, reason)
-        return PlannedRow(fire, state, reason, covers.count, covers.last)
+        if covers is not None:
+            return PlannedRow(fire, state, reason, covers.count, covers.last)
+        wake_at = fire_at if state is State.RETRY_WAIT else None
+        nominal = nominal_times(self._schedule, at) if reason != "superseded" else ()
+        return PlannedRow(fire, state, reason, wake_at=wake_at, nominal=nominal)
 
 
-def _at_most(fires: float, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
-    """``rows`` without the fires beyond so many: the schedule had ended before those."""
-    for row in rows:
-        if row.state is State.CLAIMED:
-            if fires <= 0:
-                continue
-            fires -= 1
-        yield row
+def _running(due: DueJob, rows: Sequence[PlannedRow]) -> list[datetime]:
+    """The occurrences that will run, and so count against ``max_runs``."""
+    return sorted(
+        row.fire.scheduled_for
+        for row in rows
+        if row.state is not State.SKIPPED and (due.paused_until is None or row.fire.scheduled_for >= due.paused_until)
+    )
+
+
+def _before_the_end(due: DueJob, rows: list[PlannedRow]) -> list[PlannedRow]:
+    """``rows`` without those behind the job's last run, where its schedule had ended."""
+    if due.max_runs is None:
+        return rows
+    allowed = due.max_runs - due.fired
+    if len(running := _running(due, rows)) < allowed:
+        return rows
+    ends_at = running[allowed - 1] if allowed > 0 else None
+    return [
+        row for row in rows if row.reason == "superseded" or (ends_at is not None and row.fire.scheduled_for <= ends_at)
+    ]

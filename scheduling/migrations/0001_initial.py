@@ -313,6 +313,18 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="ZoneData",
+            fields=[
+                ("id", models.SmallIntegerField(default=1, primary_key=True, serialize=False)),
+                ("version", models.TextField(help_text="As services.zone_data_version tells it.")),
+                ("replanned_at", models.DateTimeField(help_text="Real time.")),
+            ],
+            options={
+                "verbose_name_plural": "zone data",
+                "constraints": [models.CheckConstraint(condition=models.Q(("id", 1)), name="zone_data_is_one_row")],
+            },
+        ),
+        migrations.CreateModel(
             name="Node",
             fields=[
                 ("id", models.CharField(max_length=200, primary_key=True, serialize=False)),

@@ -31,6 +31,7 @@ CREATE TABLE scheduling_fire (
     started_at timestamptz,
     covers integer NOT NULL DEFAULT 1,
     covers_to timestamptz,
+    nominal text NOT NULL DEFAULT '',
     finished_at timestamptz,
     -- scheduled_for leads: a fire is found by the millisecond in its id, and a day is read in order
     PRIMARY KEY (scheduled_for, id, history_days),
@@ -107,7 +108,7 @@ $$;
 """
 
 SCHEDULE = (
-    "kind at every anchor cron rrule dtstart tz day_match gap fold start_at end_at jitter calendar_id".split()
+    "kind at every anchor cron rrule dtstart tz day_match gap fold start_at end_at max_runs jitter calendar_id".split()
 )  # what schedule_version moves with
 SCHEDULE_EDITED = f"""
 CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -124,6 +125,12 @@ CREATE FUNCTION fairbeat_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $
                 'after', coalesce(OLD.next_scheduled_for - interval '1 microsecond', OLD.schedule_changed_at),
                 'edited_at', NEW.schedule_changed_at));
         END IF;
+        IF NEW.max_runs IS NOT NULL THEN  -- claimed ahead: they will be claimed anew, and counted then, or superseded
+            NEW.fired := OLD.fired - (
+                SELECT count(*) FROM scheduling_fire f
+                WHERE f.job_id = OLD.id AND f.scheduled_for > NEW.schedule_changed_at AND f.origin = ''
+                  AND f.attempt = 0 AND f.state IN ('claimed', 'parked'));
+        END IF;
         NEW.next_scheduled_for := NULL;
         NEW.next_fire_at := NEW.schedule_changed_at;
         NEW.problem := '';
@@ -137,6 +144,48 @@ CREATE TRIGGER schedule_edited BEFORE UPDATE OF {", ".join(SCHEDULE)} ON schedul
         IS DISTINCT FROM ({", ".join(f"NEW.{name}" for name in SCHEDULE)})
         AND NEW.deleted_at IS NULL)
     EXECUTE FUNCTION fairbeat_schedule_edited();
+"""
+
+CALENDAR_OF_TENANT = """
+CREATE FUNCTION fairbeat_calendar_is_foreign(calendar bigint, tenant bigint) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE EXCEPTION 'calendar %: a job of tenant % may not use the calendar of another tenant', calendar, tenant
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'job_calendar_is_of_its_tenant';
+    END
+$$;
+CREATE FUNCTION fairbeat_job_takes_calendar() RETURNS trigger LANGUAGE plpgsql AS $$
+    -- FOR SHARE: a change of the calendar's tenant waits for us, and then finds this job
+    DECLARE owner bigint;
+    BEGIN
+        SELECT tenant_id INTO owner FROM scheduling_calendar WHERE id = NEW.calendar_id FOR SHARE;
+        IF owner <> NEW.tenant_id THEN
+            PERFORM fairbeat_calendar_is_foreign(NEW.calendar_id, NEW.tenant_id);
+        END IF;
+        RETURN NEW;
+    END
+$$;
+CREATE TRIGGER calendar_is_of_its_tenant BEFORE INSERT OR UPDATE OF calendar_id, tenant_id ON scheduling_job
+    FOR EACH ROW WHEN (NEW.calendar_id IS NOT NULL) EXECUTE FUNCTION fairbeat_job_takes_calendar();
+CREATE FUNCTION fairbeat_calendar_moves() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE other bigint;
+    BEGIN
+        SELECT tenant_id INTO other FROM scheduling_job
+        WHERE calendar_id = NEW.id AND tenant_id <> NEW.tenant_id LIMIT 1;
+        IF FOUND THEN
+            PERFORM fairbeat_calendar_is_foreign(NEW.id, other);
+        END IF;
+        RETURN NEW;
+    END
+$$;
+CREATE TRIGGER calendar_moves BEFORE UPDATE OF tenant_id ON scheduling_calendar
+    FOR EACH ROW WHEN (NEW.tenant_id IS DISTINCT FROM OLD.tenant_id) EXECUTE FUNCTION fairbeat_calendar_moves();
+"""
+NO_CALENDAR_OF_TENANT = """
+DROP TRIGGER calendar_is_of_its_tenant ON scheduling_job;
+DROP TRIGGER calendar_moves ON scheduling_calendar;
+DROP FUNCTION fairbeat_job_takes_calendar();
+DROP FUNCTION fairbeat_calendar_moves();
+DROP FUNCTION fairbeat_calendar_is_foreign(bigint, bigint);
 """
 
 
@@ -214,6 +263,12 @@ class Migration(migrations.Migration):
                         ),
                         ("covers", models.IntegerField(default=1, help_text="Occurrences that this row accounts for.")),
                         ("covers_to", models.DateTimeField(help_text="The last of them.", null=True)),
+                        (
+                            "nominal",
+                            models.TextField(
+                                default="", help_text="Local times that the zone skips, for which it stands."
+                            ),
+                        ),
                         ("finished_at", models.DateTimeField(help_text="Real time.", null=True)),
                         (
                             "tenant",
@@ -378,4 +433,5 @@ class Migration(migrations.Migration):
             SCHEDULE_EDITED,
             "DROP TRIGGER schedule_edited ON scheduling_job; DROP FUNCTION fairbeat_schedule_edited()",
         ),
+        migrations.RunSQL(CALENDAR_OF_TENANT, NO_CALENDAR_OF_TENANT),
     ]

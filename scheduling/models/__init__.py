@@ -6,5 +6,6 @@ from scheduling.models.job import Job
 from scheduling.models.job_clock import JobClock
 from scheduling.models.job_run import JobRun
 from scheduling.models.shard import Node, Shard, ShardProgress
+from scheduling.models.zone_data import ZoneData
 
-__all__ = ["Calendar", "Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress"]
+__all__ = ["Calendar", "Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress", "ZoneData"]

@@ -76,6 +76,7 @@ class Fire(models.Model):
     started_at = models.DateTimeField(null=True, help_text="Real time at which the current attempt began.")
     covers = models.IntegerField(default=1, help_text="Occurrences that this row accounts for.")
     covers_to = models.DateTimeField(null=True, help_text="The last of them.")
+    nominal = models.TextField(default="", help_text="Local times that the zone skips, for which it stands.")
     finished_at = models.DateTimeField(null=True, help_text="Real time.")
 
     objects = FireQuerySet.as_manager()

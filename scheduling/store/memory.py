@@ -116,7 +116,10 @@ class MemoryStore:
             return None
         if (job.version, job.next_scheduled_for) != (due.version, due.next_scheduled_for):
             return None
-        job.next_scheduled_for, job.next_fire_at = plan.next_scheduled_for, plan.next_fire_at
+        job.fired += 0 if job.is_paused else plan.fired
+        is_over = job.max_runs is not None and job.fired >= job.max_runs
+        job.next_scheduled_for = None if is_over else plan.next_scheduled_for
+        job.next_fire_at = None if is_over else plan.next_fire_at
         job.problem = plan.problem
         return job
 
@@ -141,6 +144,8 @@ class MemoryStore:
             claimed_at=self._clock.monotonic(),
             covers=row.covers,
             covers_to=row.covers_to,
+            wake_at=row.wake_at,
+            nominal=row.nominal_text,
         )
         self.rows.fires[fire.id] = fire
         return fire

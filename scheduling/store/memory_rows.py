@@ -8,7 +8,7 @@ from uuid import UUID
 
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.fire import UNFINISHED, Fire, OverlapPolicy, State, Work
-from scheduling.core.planning import DueJob
+from scheduling.core.planning import FOR_EVER, DueJob
 
 
 @dataclass(slots=True)
@@ -28,9 +28,21 @@ class StoredJob:
     problem: str = ""
     is_paused: bool = False
     is_deleted: bool = False
+    max_runs: int | None = None
+    fired: int = 0
 
     def due(self) -> DueJob:
-        return DueJob(self.work, self.schedule, self.jitter, self.version, self.changed_at, self.next_scheduled_for)
+        return DueJob(
+            work=self.work,
+            schedule=self.schedule,
+            jitter=self.jitter,
+            version=self.version,
+            changed_at=self.changed_at,
+            next_scheduled_for=self.next_scheduled_for,
+            max_runs=self.max_runs,
+            fired=self.fired,
+            paused_until=FOR_EVER if self.is_paused else None,
+        )
 
 
 @dataclass(slots=True)
@@ -56,6 +68,7 @@ class StoredFire:
     holder: UUID | None = None
     covers: int = 1
     covers_to: datetime | None = None
+    nominal: str = ""
 
     @property
     def is_unfinished(self) -> bool:

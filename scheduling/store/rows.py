@@ -6,18 +6,18 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from scheduling.core.closed_times import calendar_of
+from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import Fire, Lane, MisfirePolicy, OverlapPolicy, Work
 from scheduling.core.message import canonical_json
-from scheduling.core.planning import DueJob, Superseded
+from scheduling.core.planning import FOR_EVER, DueJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
 SHARD = 1
 TENANT_ID = 2
 FIRE_AT = WORK + 2  # of a fire
 NEXT_FIRE_AT = WORK  # of a due job
-SCHEDULE = WORK + 11  # where the columns of ScheduleFields begin
+SCHEDULE = WORK + 13  # where the columns of ScheduleFields begin
 
 
 def work_of(row: tuple[Any, ...]) -> Work:
@@ -33,9 +33,10 @@ def work_of(row: tuple[Any, ...]) -> Work:
 
 
 def due_job_of(row: tuple[Any, ...]) -> DueJob:
-    _, jitter, version, changed_at, next_scheduled_for, max_runs, fired, superseded, tz, days, hours = row[
-        WORK:SCHEDULE
-    ]
+    (
+        _, jitter, version, changed_at, next_scheduled_for, max_runs, fired, superseded, is_paused, paused_until,
+        tz, days, hours,
+    ) = row[WORK:SCHEDULE]  # fmt: skip
     return DueJob(
         work_of(row),
         ScheduleFields(Kind(row[SCHEDULE]), *row[SCHEDULE + 1 :]),
@@ -43,10 +44,11 @@ def due_job_of(row: tuple[Any, ...]) -> DueJob:
         version,
         changed_at,
         next_scheduled_for,
-        None if tz is None else calendar_of(tz, days, hours),
+        None if tz is None else CalendarFields(tz, tuple(days), hours),
         max_runs,
         fired,
         tuple(_superseded(said) for said in superseded),
+        (paused_until or FOR_EVER) if is_paused else None,
     )
 
 

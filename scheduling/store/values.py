@@ -38,6 +38,8 @@ def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -
         "reasons": words([row.reason for row in rows]) if unusual else None,
         "covers": integers([row.covers for row in rows]) if unusual else None,
         "covers_tos": instants([row.covers_to for row in rows]) if unusual else None,
+        "wake_ats": instants([row.wake_at for row in rows]) if unusual else None,
+        "nominals": [row.nominal_text for row in rows] if any(row.nominal for row in rows) else None,
         **_numbers(fires, claim_for),
         **fire_keys(fires),
     }

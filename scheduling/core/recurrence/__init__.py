@@ -8,6 +8,7 @@ from scheduling.core.recurrence.cron_fields import normalize_steps
 from scheduling.core.recurrence.edit import Edit, edit
 from scheduling.core.recurrence.interval import Interval
 from scheduling.core.recurrence.lint import Caution, Doubt, lint
+from scheduling.core.recurrence.nominal import nominal_times
 from scheduling.core.recurrence.once import Once
 from scheduling.core.recurrence.preview import Jitter, Mark, Preview, preview
 from scheduling.core.recurrence.rrule import RRule
@@ -39,6 +40,7 @@ __all__ = [
     "count_between",
     "edit",
     "lint",
+    "nominal_times",
     "normalize_steps",
     "occurrences",
     "preview",

@@ -12,15 +12,12 @@ from uuid import UUID
 from scheduling.core.clock import EPOCH
 from scheduling.core.errors import InvalidField
 from scheduling.core.jitter import jittered
-from scheduling.core.recurrence.calendar import Bounded, Calendar
-from scheduling.core.recurrence.cron import Cron
-from scheduling.core.recurrence.rrule import RRule
+from scheduling.core.recurrence.calendar import Calendar
+from scheduling.core.recurrence.nominal import nominal_times, walled
 from scheduling.core.recurrence.schedule import Schedule, utc
 from scheduling.core.recurrence.zones import segment_at, zone
 
 MOST = 1_000
-MOST_NOMINAL = 60  # local times listed for one fire after a gap
-_WALL_EPOCH = EPOCH.replace(tzinfo=None)
 _SECOND = timedelta(seconds=1)
 
 
@@ -83,11 +80,11 @@ def preview(
     """
     if not 0 < count <= MOST:
         raise InvalidField("count", count, f"is not in 1-{MOST}")
-    walled = _walled(schedule)
-    here = zone(walled.tz if walled else tz)
+    wall = walled(schedule)
+    here = zone(wall.tz if wall else tz)
     entries = []
     for moment, following in islice(_with_next(schedule, utc("after", after)), count):
-        nominal = _nominal(walled, moment)
+        nominal = nominal_times(schedule, moment)
         local = moment.astimezone(here)
         fire_at = moment if jitter is None else jittered(jitter.job_id, moment, jitter.most, following)
         marks = {
@@ -106,19 +103,6 @@ def _with_next(schedule: Schedule, after: datetime) -> Iterator[tuple[datetime, 
         following = schedule.next_after(moment)
         yield moment, following
         moment = following
-
-
-def _walled(schedule: Schedule) -> Cron | RRule | None:
-    """The schedule that lives on a wall, if this is one or bounds one."""
-    inner = schedule.schedule if isinstance(schedule, Bounded) else schedule
-    return inner if isinstance(inner, Cron | RRule) else None
-
-
-def _nominal(walled: Cron | RRule | None, moment: datetime) -> tuple[datetime, ...]:
-    if walled is None:
-        return ()
-    local_times = walled.line.in_gap((moment - EPOCH) // _SECOND)
-    return tuple(_WALL_EPOCH + local * _SECOND for local in islice(local_times, MOST_NOMINAL))
 
 
 def _is_folded(tz: str, moment: datetime) -> bool:

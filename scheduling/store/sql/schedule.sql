@@ -10,7 +10,7 @@ j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misf
 
 -- name: due_columns
 {work}, j.next_fire_at, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for, j.max_runs, j.fired,
-j.superseded, c.tz, c.days, c.hours,
+j.superseded, j.paused_at IS NOT NULL, j.paused_until, c.tz, c.days, c.hours,
 j.kind, j.at, j.every, j.anchor, j.cron, j.rrule, j.dtstart, j.tz, j.day_match, j.gap, j.fold, j.start_at, j.end_at
 
 -- name: due_joins
@@ -63,6 +63,12 @@ CROSS JOIN LATERAL (
 ) AS j
 {due_joins}
 
+-- name: fired
+-- Of max_runs, with this plan. (What a pause takes is no run; the planner may not have seen the pause yet.)
+j.fired + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
+    SELECT count(*) FROM unnest(%(fire_job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(states)s::text[]) AS r(job_id, at, state)
+    WHERE r.job_id = j.id AND r.at >= j.paused_until AND r.state IS DISTINCT FROM 'skipped') END
+
 -- name: claim
 -- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
 -- unstarted is taken over by a newer one; one that a person cancelled, or that started, is not.
@@ -73,8 +79,9 @@ WITH plan AS (
     ) AS p(job_id, version, was, next_for, next_at, fired, problem)
 ), advanced AS (
     UPDATE scheduling_job j
-    SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = coalesce(p.problem, ''),
-        fired = j.fired + p.fired, superseded = '[]'
+    SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} THEN NULL ELSE p.next_for END,
+        next_fire_at = CASE WHEN j.max_runs <= {fired} THEN NULL ELSE p.next_at END,
+        fired = {fired}, problem = coalesce(p.problem, ''), superseded = '[]'
     FROM plan p
     WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
       AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
@@ -83,22 +90,24 @@ WITH plan AS (
 )
 INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
-    state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, finished_at)
+    state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, wake_at, nominal, finished_at)
 SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
     CASE WHEN o.scheduled_for < a.paused_until THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
     CASE WHEN o.scheduled_for < a.paused_until THEN 'paused' ELSE coalesce(o.reason, '') END,
     a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, coalesce(o.covers, 1), o.covers_to,
+    o.wake_at, coalesce(o.nominal, ''),
     CASE WHEN o.scheduled_for < a.paused_until OR o.state = 'skipped' THEN clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
     %(fire_ats)s::timestamptz[], %(states)s::text[], %(reasons)s::text[], %(seq_epochs)s::integer[], %(seqs)s::bigint[],
-    %(covers)s::integer[], %(covers_tos)s::timestamptz[]
-) AS o(id, job_id, history_days, scheduled_for, fire_at, state, reason, seq_epoch, seq, covers, covers_to)
+    %(covers)s::integer[], %(covers_tos)s::timestamptz[], %(wake_ats)s::timestamptz[], %(nominals)s::text[]
+) AS o(id, job_id, history_days, scheduled_for, fire_at, state, reason, seq_epoch, seq, covers, covers_to, wake_at, nominal)
 JOIN advanced a ON a.id = o.job_id
 ON CONFLICT (job_id, scheduled_for, origin, history_days) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_at = excluded.fire_at,
     schedule_version = excluded.schedule_version, seq_epoch = excluded.seq_epoch, seq = excluded.seq,
-    claimed_at = excluded.claimed_at, claimed_until = excluded.claimed_until, wake_at = NULL, covers = excluded.covers, covers_to = excluded.covers_to,
+    claimed_at = excluded.claimed_at, claimed_until = excluded.claimed_until, covers = excluded.covers, covers_to = excluded.covers_to,
+    wake_at = excluded.wake_at, nominal = excluded.nominal,
     exclusive = excluded.exclusive, confirmed = false, finished_at = excluded.finished_at
 WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
   AND (f.state IN ('claimed', 'parked')
