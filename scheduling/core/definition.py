@@ -6,7 +6,7 @@ field.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,10 +18,12 @@ from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.message import canonical_json
 from scheduling.core.recurrence import Bounded, Cron, DayMatch, Fold, Gap, Interval, Once, RRule, Schedule
+from scheduling.core.recurrence.zones import zone
 
 PAYLOAD_LIMIT = 256 * 1024  # bytes of JSON; one oversized frame would cost a whole batch its connection
 NAME_LIMIT = 200
 TASK_LIMIT = 255
+CRON_LIMIT = 255
 DESCRIPTION_LIMIT = 10_000
 INT32_MAX = 2**31 - 1
 
@@ -66,10 +68,14 @@ class ScheduleFields:
     def _unbounded(self, key: str) -> Schedule:
         match self.kind:
             case Kind.ONCE:
+                zone(self.tz)
                 return Once(_required("at", self.at))
             case Kind.INTERVAL:
+                zone(self.tz)
                 return Interval(_required("every", self.every), _required("anchor", self.anchor))
             case Kind.CRON:
+                if len(self.cron) > CRON_LIMIT:
+                    raise InvalidField("cron", self.cron, f"is longer than {CRON_LIMIT} characters")
                 return _cron(self.cron, self.tz, key, self.day_match, self.gap, self.fold)
             case Kind.RRULE:
                 return RRule(self.rrule, self.dtstart, self.tz, self.gap, self.fold)
@@ -186,8 +192,18 @@ def _text(name: str, value: Any, limit: int) -> str:
         raise InvalidField(name, value, "is not text")
     if len(value) > limit:
         raise InvalidField(name, value, f"is longer than {limit} characters")
+    return _storable(name, value)
+
+
+def _storable(name: str, value: str) -> str:
+    """Text that Postgres can store: no NUL, no half of a surrogate pair."""
     if "\x00" in value:
         raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidField(name, value, "contains half of a surrogate pair, which is no character") from None
     return value
 
 
@@ -207,9 +223,23 @@ def _json_text(name: str, value: Any) -> str:
         text = canonical_json(value)
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidField(name, value, f"is not JSON: {problem}") from problem
-    if "\\u0000" in text:
-        raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
+    if "\\u" in text:
+        for part in _texts(value):
+            _storable(name, part)
     return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
 
 
 def _member(enum: type[StrEnum]) -> Check:
