@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models, router
@@ -21,9 +21,10 @@ from fairness.models import Tenant
 from scheduling.core.definition import NAME_LIMIT, OWN_FIELDS, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
 from scheduling.core.fire import CatchUp, Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
-from scheduling.core.recurrence import DayMatch, Fold, Gap, Schedule
+from scheduling.core.recurrence import DayMatch, Fold, Gap, Preview, Schedule
 from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_manager import JobManager
+from scheduling.models.job_preview import preview_job
 
 SCHEDULE_COLUMNS = tuple(f.name for f in fields(ScheduleFields))
 
@@ -210,6 +211,14 @@ class Job(models.Model):
     @property
     def schedule(self) -> Schedule:
         return self.schedule_fields.build(self.id)
+
+    def preview(self, n: int, *, after: datetime | None = None) -> list[Preview]:
+        """The next ``n`` occurrences after an aware moment (now, in job time): each in UTC and in the job's zone, with
+        its marks and its fire time; fewer where the schedule ends.
+
+        Raises InvalidField: ``count`` not in 1-1000, a naive ``after``, a row that says something impossible.
+        """
+        return preview_job(self, n, after=after)
 
     def definition(self) -> JobDefinition:
         """This row as a checked definition.

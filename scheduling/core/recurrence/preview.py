@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from scheduling.core.clock import EPOCH
 from scheduling.core.errors import InvalidField
@@ -85,7 +86,7 @@ def preview(
     entries = []
     for moment, following in islice(_with_next(schedule, utc("after", after)), count):
         nominal = nominal_times(schedule, moment)
-        local = moment.astimezone(here)
+        local = _local(moment, here)
         fire_at = moment if jitter is None else jittered(jitter.job_id, moment, jitter.most, following)
         marks = {
             Mark.GAP: bool(nominal),
@@ -103,6 +104,13 @@ def _with_next(schedule: Schedule, after: datetime) -> Iterator[tuple[datetime, 
         following = schedule.next_after(moment)
         yield moment, following
         moment = following
+
+
+def _local(moment: datetime, here: ZoneInfo) -> datetime:
+    try:
+        return moment.astimezone(here)
+    except OverflowError:
+        raise InvalidField("tz", here.key, f"shows {moment:%Y-%m-%d %H:%M} UTC outside the years 1 to 9999") from None
 
 
 def _is_folded(tz: str, moment: datetime) -> bool:
