@@ -39,17 +39,16 @@ from scheduling.core.effects import (
     StoreEffect,
     TakeAgain,
 )
-from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
+from scheduling.core.fire import Fire, Outcome, State, Verdict
 from scheduling.core.gates import Gates
 from scheduling.core.judging import judge_fires, late_s
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.marks import Marks, Number, number_of
-from scheduling.core.overlap import Decision, Predecessors, decide
+from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
 from scheduling.core.planning import DueJob, plan_job
 from scheduling.core.timing_wheel import TimingWheel, tick_of
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
-RECHECK_S = 0.5  # how soon a parked fire is looked at again
 WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
 REAP_S = 1.0
 RECORD_S = 0.05
@@ -271,7 +270,7 @@ class Engine:
                 self._await(fire)  # job time runs behind what the wheel was told
             elif (opens_at := self._opens_at(fire)) > now:
                 self._hold(fire, opens_at, settlements, now)
-            elif fire.work.overlap is OverlapPolicy.ALLOW:
+            elif fire.may_overlap:
                 publish.append(fire)
             else:
                 self._counting[number_of(fire)] = fire
@@ -291,11 +290,12 @@ class Engine:
         for fire in effect.fires:
             if self._counting.pop(number_of(fire), None) is None:
                 continue  # its shard was dropped meanwhile
-            decision = decide(fire, counts.get(fire.id, none))
+            ahead = counts.get(fire.id, none)
+            decision = decide(fire, ahead)
             if decision is Decision.DISPATCH:
                 publish.append(fire)
             elif decision is Decision.PARK:
-                settlements.append(self._parked(fire, "overlap"))
+                settlements.append(self._parked(fire, "overlap", recheck_s(fire, ahead)))
             else:
                 settlements.append(Settlement(fire, State.SKIPPED, decision.value))
         return self._settle(settlements) + self._publish(publish)
@@ -314,8 +314,8 @@ class Engine:
         else:
             self._wheel.add(tick_of(max(opens_at, now)) + 1, fire)
 
-    def _parked(self, fire: Fire, reason: str) -> Settlement:
-        return Settlement(fire, State.PARKED, reason, self._clock.job_time(self._clock.monotonic() + RECHECK_S))
+    def _parked(self, fire: Fire, reason: str, after_s: float = RECHECK_S) -> Settlement:
+        return Settlement(fire, State.PARKED, reason, self._clock.job_time(self._clock.monotonic() + after_s))
 
     def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
         if not settlements:

@@ -101,10 +101,16 @@ class Fire:
     seq: int
     claimed_at: float = 0.0  # monotonic seconds: waiting for us does not count against it
     published: bool = False  # handed to a broker at least once: its misfire policy is not judged again
+    exclusive: bool = False  # its row says that it may not overlap the others of its job that say so
 
     @property
     def key(self) -> str:
         return idempotency_key(self.work.job_id, self.scheduled_for, self.origin)
+
+    @property
+    def may_overlap(self) -> bool:
+        """By its job's policy, unless who asked for it asked for one at a time."""
+        return self.work.overlap is OverlapPolicy.ALLOW and not (self.exclusive and self.origin)
 
 
 class Verdict(StrEnum):

@@ -5,7 +5,7 @@ The one at the head of that line has its turn, whether it runs already or is sti
 behind it wait::
 
     policy        nothing ahead   something ahead
-    allow         dispatch        dispatch
+    allow         dispatch        dispatch; parked(overlap) if it was asked for one at a time
     skip          dispatch        skipped(overlap)
     buffer_one    dispatch        parked(overlap) if nobody waits yet, else skipped(buffer_full)
     buffer_all    dispatch        parked(overlap) if fewer than ``buffer_limit`` wait, else skipped(buffer_full)
@@ -29,6 +29,8 @@ from enum import StrEnum
 
 from scheduling.core.fire import Fire, OverlapPolicy
 
+RECHECK_S = 0.5
+
 
 class Decision(StrEnum):
     """The value of a skip is the reason that is recorded."""
@@ -49,15 +51,23 @@ class Predecessors:
 
 def decide(fire: Fire, predecessors: Predecessors) -> Decision:
     """What to do with a fire that is due and passed its misfire policy."""
-    policy = fire.work.overlap
-    if policy is OverlapPolicy.ALLOW or predecessors.ahead == 0:
+    if fire.may_overlap or predecessors.ahead == 0:
         return Decision.DISPATCH
     if fire.origin or fire.attempt > 0:
         return Decision.PARK
-    if policy is OverlapPolicy.SKIP:
+    if fire.work.overlap is OverlapPolicy.SKIP:
         return Decision.SKIP_OVERLAP
-    places = 1 if policy is OverlapPolicy.BUFFER_ONE else fire.work.buffer_limit
+    places = 1 if fire.work.overlap is OverlapPolicy.BUFFER_ONE else fire.work.buffer_limit
     return Decision.PARK if _waiting(predecessors) < places else Decision.SKIP_BUFFER_FULL
+
+
+def recheck_s(fire: Fire, predecessors: Predecessors) -> float:
+    """How soon a fire that was parked is looked at again, real seconds; most often the end of the one before wakes it.
+
+    A backfill's ten thousand may all wait, and each look counts what is ahead: those far behind are looked at rarely,
+    so that all of them together cost the same however many there are.
+    """
+    return RECHECK_S * predecessors.ahead if fire.origin else RECHECK_S
 
 
 def _waiting(predecessors: Predecessors) -> int:

@@ -69,6 +69,7 @@ class StoredFire:
     covers: int = 1
     covers_to: datetime | None = None
     nominal: str = ""
+    exclusive: bool = False  # asked for one at a time
 
     @property
     def is_unfinished(self) -> bool:
@@ -76,7 +77,7 @@ class StoredFire:
 
     @property
     def is_exclusive(self) -> bool:
-        return self.work.overlap is not OverlapPolicy.ALLOW
+        return self.exclusive or self.work.overlap is not OverlapPolicy.ALLOW
 
     def held(self, work: Work, now: float) -> Fire:
         """As a node holds it; ``work`` is its job's present one. What a retry or its job held back is late from now."""
@@ -93,6 +94,7 @@ class StoredFire:
             epoch,
             seq,
             self.claimed_at if counts else now,
+            exclusive=self.is_exclusive,
         )
 
 

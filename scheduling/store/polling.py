@@ -15,9 +15,9 @@ import psycopg
 
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
-from scheduling.core.fire import Fire, OverlapPolicy, State
+from scheduling.core.fire import Fire, State
 from scheduling.core.judging import judge_fires
-from scheduling.core.overlap import Decision, Predecessors, decide
+from scheduling.core.overlap import Decision, Predecessors, decide, recheck_s
 from scheduling.core.planning import plan_job
 from scheduling.store import partitions
 from scheduling.store.connection import Connect, Connection, Link
@@ -28,7 +28,6 @@ from scheduling.store.statements import statements
 from scheduling.store.values import claim_values, fire_keys, read_predecessors, release_values, settle_values
 from scheduling.store.waiting import read_waiting
 
-RECHECK_S = 0.5  # how soon a fire that waits for its predecessor is looked at again
 FIRE_LOCK = "FOR NO KEY UPDATE OF j, f SKIP LOCKED"  # lets a worker's acquire read the job
 _NONE = Predecessors(0, 0)
 
@@ -136,15 +135,16 @@ class PollingStore:
         self, connection: Connection, fires: Sequence[Fire], clock: Clock
     ) -> tuple[list[Fire], list[Settlement]]:
         """Divide them: those to publish, and those whose job does not let them overlap what is unfinished."""
-        exclusive = [fire for fire in fires if fire.work.overlap is not OverlapPolicy.ALLOW]
+        exclusive = [fire for fire in fires if not fire.may_overlap]
         if not exclusive:
             return list(fires), []
         counts = read_predecessors(connection, exclusive)
         settlements: list[Settlement] = []
         for fire in exclusive:
-            decision = decide(fire, counts.get(fire.id, _NONE))
+            ahead = counts.get(fire.id, _NONE)
+            decision = decide(fire, ahead)
             if decision is Decision.PARK:
-                wake_at = clock.job_time(clock.monotonic() + RECHECK_S)
+                wake_at = clock.job_time(clock.monotonic() + recheck_s(fire, ahead))
                 settlements.append(Settlement(fire, State.PARKED, "overlap", wake_at))
             elif decision is not Decision.DISPATCH:
                 settlements.append(Settlement(fire, State.SKIPPED, decision.value))

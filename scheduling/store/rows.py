@@ -79,7 +79,7 @@ def _instant(text: str | None) -> datetime | None:
 
 def fire_of(row: tuple[Any, ...], monotonic: float) -> Fire:
     """``monotonic`` is the real instant at which the row was read."""
-    fire, scheduled_for, fire_at, origin, fence, attempt, epoch, seq, late_s = row[WORK:]
+    fire, scheduled_for, fire_at, origin, fence, attempt, epoch, seq, exclusive, late_s = row[WORK:]
     return Fire(
         work_of(row),
         fire,
@@ -91,6 +91,7 @@ def fire_of(row: tuple[Any, ...], monotonic: float) -> Fire:
         epoch or 0,
         seq or 0,
         monotonic - (late_s or 0),
+        exclusive=exclusive,
     )
 
 

@@ -21,6 +21,7 @@ def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -
 
     A column that says the usual of every row is left out (None): the statement knows the usual.
     """
+    plans = sorted(plans, key=lambda plan: plan.due.work.job_id.int)  # jobs are locked in this order, by people too
     rows = [row for plan in plans for row in plan.rows]
     fires = [row.fire for row in rows]
     unusual = any(row.state is not State.CLAIMED for row in rows)

@@ -10,7 +10,7 @@ import pytest
 
 from scheduling.core.fire import Fire, Lane, OverlapPolicy, Work
 from scheduling.core.identity import fire_id
-from scheduling.core.overlap import Decision, Predecessors, decide
+from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
 
 ALLOW, SKIP, BUFFER_ONE, BUFFER_ALL = OverlapPolicy
 NINE = datetime(2026, 3, 9, 9, tzinfo=UTC)
@@ -125,3 +125,23 @@ def test_a_parked_fire_that_comes_round_again_keeps_its_place(policy: OverlapPol
 
 def test_the_values_of_skips_are_the_recorded_reasons() -> None:
     assert (Decision.SKIP_OVERLAP.value, Decision.SKIP_BUFFER_FULL.value) == ("overlap", "buffer_full")
+
+
+def test_what_was_asked_for_one_at_a_time_waits_though_its_job_lets_its_fires_overlap() -> None:
+    asked = replace(a_fire(ALLOW, origin="backfill:7"), exclusive=True)
+    assert decide(asked, RUNNING) is Decision.PARK
+    assert decide(asked, Predecessors(0, 0)) is Decision.DISPATCH
+    assert decide(replace(asked, exclusive=False), RUNNING) is Decision.DISPATCH
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_the_schedules_own_fires_follow_the_policy_that_their_job_has_now(attempt: int) -> None:
+    """The row may still say that it must not overlap: the policy was another when it was claimed."""
+    assert decide(replace(a_fire(ALLOW, attempt=attempt), exclusive=True), RUNNING) is Decision.DISPATCH
+
+
+def test_a_long_line_that_a_person_asked_for_is_looked_at_from_its_head() -> None:
+    waits = [recheck_s(a_fire(BUFFER_ALL, origin="backfill:7"), Predecessors(ahead, 0)) for ahead in (1, 100, 10_000)]
+    assert waits == [RECHECK_S, RECHECK_S * 100, RECHECK_S * 10_000]
+    assert sum(1 / (RECHECK_S * ahead) for ahead in range(1, 10_001)) < 20  # looks in a second, all together
+    assert recheck_s(a_fire(BUFFER_ALL), Predecessors(100, 100)) == RECHECK_S

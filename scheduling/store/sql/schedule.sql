@@ -92,17 +92,20 @@ INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
     state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, wake_at, nominal, finished_at)
 SELECT o.id, a.id, a.tenant_id, a.shard_id, o.history_days, o.scheduled_for, o.fire_at, a.schedule_version,
-    CASE WHEN o.scheduled_for < a.paused_until THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
-    CASE WHEN o.scheduled_for < a.paused_until THEN 'paused' ELSE coalesce(o.reason, '') END,
+    CASE WHEN held.is_paused THEN 'skipped' ELSE coalesce(o.state, 'claimed') END,
+    CASE WHEN held.is_paused THEN 'paused' ELSE coalesce(o.reason, '') END,
     a.max_attempts, a.exclusive, o.seq_epoch, o.seq, clock_timestamp(), clock_timestamp() + %(claim_for)s::interval, coalesce(o.covers, 1), o.covers_to,
     o.wake_at, coalesce(o.nominal, ''),
-    CASE WHEN o.scheduled_for < a.paused_until OR o.state = 'skipped' THEN clock_timestamp() END
+    CASE WHEN held.is_paused OR o.state = 'skipped' THEN clock_timestamp() END
 FROM unnest(
     %(ids)s::uuid[], %(fire_job_ids)s::uuid[], %(history_days)s::smallint[], %(scheduled_fors)s::timestamptz[],
     %(fire_ats)s::timestamptz[], %(states)s::text[], %(reasons)s::text[], %(seq_epochs)s::integer[], %(seqs)s::bigint[],
     %(covers)s::integer[], %(covers_tos)s::timestamptz[], %(wake_ats)s::timestamptz[], %(nominals)s::text[]
 ) AS o(id, job_id, history_days, scheduled_for, fire_at, state, reason, seq_epoch, seq, covers, covers_to, wake_at, nominal)
 JOIN advanced a ON a.id = o.job_id
+CROSS JOIN LATERAL (  -- what its calendar excludes, or an edit took, would not have run: the end of the pause brings none of it back
+    SELECT o.scheduled_for < a.paused_until AND coalesce(o.reason, '') NOT IN ('excluded', 'superseded') AS is_paused
+) AS held
 ON CONFLICT (job_id, scheduled_for, origin, history_days) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_at = excluded.fire_at,
     schedule_version = excluded.schedule_version, seq_epoch = excluded.seq_epoch, seq = excluded.seq,
@@ -149,7 +152,7 @@ SELECT {fire_columns} FROM lifted f {fire_work}
 
 -- name: fire_columns
 -- The last one: for how long, in seconds, it has been late by our own doing (what its job or a retry held back starts anew).
-{work}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq,
+{work}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq, f.exclusive,
 CASE WHEN f.state = 'claimed' OR f.reason = 'turn' THEN extract(epoch FROM clock_timestamp() - f.claimed_at)::float8 ELSE 0 END
 
 -- name: fire_work
