@@ -26,8 +26,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import amqp
 import django
+import kombu
 import psycopg
 
 WARM_UP_S = 3.0
@@ -42,18 +42,23 @@ def main() -> None:
     arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
     arguments.add_argument("--log", default=os.devnull)
     options = arguments.parse_args()
-    with database(os.environ["DATABASE_URL"]) as url:
+    with database() as url:
         os.environ |= {"DATABASE_URL": url, "AMQP_URL": options.amqp, "DJANGO_SETTINGS_MODULE": "project.settings"}
         os.environ["FAIRBEAT_QUEUE_PREFIX"] = f"bench{os.getpid()}"
         django.setup()
         created_s = create_jobs(options.rate, options.tenants)
-        with nodes(options.nodes, options.log), psycopg.connect(url, autocommit=True) as connection:
+        with (
+            deleted_queues(options.amqp),
+            nodes(options.nodes, options.log),
+            psycopg.connect(url, autocommit=True) as connection,
+        ):
             print(json.dumps(measure(connection, options) | {"jobs_created_per_s": round(options.rate / created_s)}))
 
 
 @contextmanager
-def database(server: str) -> Iterator[str]:
+def database() -> Iterator[str]:
     """A database of the run's own, on the server of ``DATABASE_URL``."""
+    server = os.environ.get("DATABASE_URL", "postgresql://127.0.0.1:5432/postgres")
     name = f"fairbeat_bench_{os.getpid()}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -106,16 +111,13 @@ def nodes(count: int, log: str) -> Iterator[None]:
 
 
 def measure(connection: psycopg.Connection[Any], options: argparse.Namespace) -> dict[str, Any]:
-    from scheduling.core.latency import LatencyHistogram
-
-    with Purge(options.amqp) as purge:
-        purge.until(time.monotonic() + WARM_UP_S)
+    with kombu.Connection(options.amqp) as broker:
+        purge_until(broker, time.monotonic() + WARM_UP_S)
         reset = latency(connection)
         recorded, began = progress(connection), time.monotonic()
-        purge.until(began + options.seconds)
+        purge_until(broker, began + options.seconds)
         fires, elapsed_s = progress(connection) - recorded, time.monotonic() - began
         total = latency(connection)
-    assert isinstance(total, LatencyHistogram)
     during = difference(total, reset)
     return {
         "due_per_s": options.rate,
@@ -161,43 +163,37 @@ def setting(connection: psycopg.Connection[Any], name: str) -> str:
     return str(connection.execute("SELECT current_setting(%s)", [name]).fetchone()[0])  # type: ignore[index]
 
 
-class Purge:
-    """Empties the run's queues every second, and deletes them at the end."""
+def purge_until(broker: kombu.Connection, deadline: float) -> None:
+    """Empty the run's queues every second."""
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(1.0, left))
+        on_each_queue(broker, "queue_purge")
 
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._connection = amqp.Connection(
-            host=f"{parts.hostname}:{parts.port or 5672}", userid=parts.username, password=parts.password
-        )
 
-    def __enter__(self) -> Purge:
-        self._connection.connect()
-        return self
+@contextmanager
+def deleted_queues(amqp_url: str) -> Iterator[None]:
+    """Afterwards the run's queues are gone."""
+    try:
+        yield
+    finally:
+        with kombu.Connection(amqp_url) as broker:
+            on_each_queue(broker, "queue_delete")
 
-    def __exit__(self, *_: object) -> None:
-        self._each("queue_delete")
-        self._connection.close()
 
-    def until(self, deadline: float) -> None:
-        while (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(1.0, left))
-            self._each("queue_purge")
+def on_each_queue(broker: kombu.Connection, verb: str) -> None:
+    from fairness.models import Tenant
+    from project.celery import queue_plan
+    from scheduling.core.fire import Lane
 
-    def _each(self, verb: str) -> None:
-        from django.conf import settings
-
-        from fairness.models import Tenant
-        from project.wiring import queue_plan
-        from scheduling.conf import scheduling_settings
-
-        plan = queue_plan(scheduling_settings(settings))
-        for slug in Tenant.objects.values_list("slug", flat=True):
-            channel = self._connection.channel()
-            try:
-                getattr(channel, verb)(plan.queue_name(slug, "bulk"))
-                channel.close()
-            except amqp.NotFound:
-                continue  # nothing was published to it yet
+    plan = queue_plan()
+    names = [plan.queue_name(slug, lane) for slug in Tenant.objects.values_list("slug", flat=True) for lane in Lane]
+    for name in [*names, *(plan.dead_letters(lane).queue for lane in Lane), f"{plan.prefix}.default"]:
+        channel: Any = broker.channel()
+        try:
+            getattr(channel, verb)(name)
+            channel.close()
+        except broker.channel_errors:
+            continue  # nothing was published to it
 
 
 if __name__ == "__main__":

@@ -234,11 +234,14 @@ class Job(models.Model):
         Raises InvalidField.
         """
         self.definition()
-        if self._state.adding:
+        is_new = self._state.adding
+        if is_new:
             Job.objects.plan(self)
         elif update_fields is None:
             update_fields = ["updated_at", *[f.name for f in self._meta.concrete_fields if f.editable]]
         super().save(*args, update_fields=update_fields, **kwargs)
+        if is_new:
+            Job.objects.hint(self)
 
     def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:  # noqa: ARG002
         """As Django's, in its answer too; a job that has fired is kept, hidden, for as long as its history."""

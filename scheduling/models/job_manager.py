@@ -146,7 +146,10 @@ class JobManager(models.Manager["Job"]):
         for job in jobs:
             job.definition()
             self.plan(job)
-        return super().bulk_create(jobs, *args, **kwargs)
+        created = super().bulk_create(jobs, *args, **kwargs)
+        for job in jobs:
+            self.hint(job)
+        return created
 
     def plan(self, job: Job) -> None:
         """Give a job that is not yet a row its shard and its first occurrence after now."""
@@ -154,8 +157,11 @@ class JobManager(models.Manager["Job"]):
         first = first_occurrence(job.schedule, job.id, job.jitter, now=now, shards=shard_count())
         job.shard_id, job.next_scheduled_for, job.next_fire_at = first.shard, first.scheduled_for, first.fire_at
         job.schedule_changed_at = now
-        if first.fire_at is not None:
-            hint_due(first.shard, first.fire_at, now=now, using=self.db)
+
+    def hint(self, job: Job) -> None:
+        """Tell the owner of a new job that is due soon. Behind the insert: outside a transaction it is sent at once."""
+        if job.next_fire_at is not None and job.schedule_changed_at is not None:
+            hint_due(job.shard_id, job.next_fire_at, now=job.schedule_changed_at, using=self.db)
 
     def _define(self, tenant: str | Tenant, options: dict[str, Any], definition: Callable[[], JobDefinition]) -> Job:
         """``options`` is completed before ``definition`` reads it."""
