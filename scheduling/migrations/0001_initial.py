@@ -399,6 +399,15 @@ class Migration(migrations.Migration):
                 name="job_due_by_tenant",
             ),
         ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                models.F("shard_id"),
+                models.F("paused_until"),
+                condition=models.Q(("deleted_at__isnull", True), ("paused_until__isnull", False)),
+                name="job_pause_ends",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="job",
             constraint=models.UniqueConstraint(

@@ -78,14 +78,17 @@ CLASSES = "\n".join(
 )
 
 JOB_NOW = """
-CREATE FUNCTION fairbeat_job_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
-    -- scheduling.core.clock.TimeLapse.job_time, at the database's own instant
+CREATE FUNCTION fairbeat_job_time(at timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    -- scheduling.core.clock.TimeLapse.job_time
     SELECT coalesce(
         (SELECT c.job_origin + interval '1 second' * c.speed * coalesce(
-                    least(greatest(extract(epoch FROM clock_timestamp() - c.real_origin)::float8, 0),
+                    least(greatest(extract(epoch FROM at - c.real_origin)::float8, 0),
                           coalesce(c.stops_after_s, 'infinity')), 0)
          FROM scheduling_jobclock c),
-        clock_timestamp())
+        at)
+$$;
+CREATE FUNCTION fairbeat_job_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT fairbeat_job_time(clock_timestamp())
 $$;
 """
 
@@ -427,7 +430,9 @@ class Migration(migrations.Migration):
                 condition=models.Q(("finished_at__gte", models.F("started_at"))), name="job_run_ends_after_it_starts"
             ),
         ),
-        migrations.RunSQL(JOB_NOW, "DROP FUNCTION fairbeat_job_now()"),
+        migrations.RunSQL(
+            JOB_NOW, "DROP FUNCTION fairbeat_job_now(); DROP FUNCTION fairbeat_job_time(timestamptz);"
+        ),
         migrations.RunSQL(HOLD_EPOCHS, "DROP FUNCTION fairbeat_hold_epochs(smallint[], integer[])"),
         migrations.RunSQL(
             SCHEDULE_EDITED,

@@ -137,6 +137,10 @@ class Job(models.Model):
                 "shard_id", "tenant", "next_fire_at", name="job_due_by_tenant",
                 condition=models.Q(next_fire_at__isnull=False),
             ),
+            models.Index(
+                "shard_id", "paused_until", name="job_pause_ends",
+                condition=models.Q(paused_until__isnull=False, deleted_at__isnull=True),
+            ),
         ]  # fmt: skip
         constraints = [
             models.UniqueConstraint(
