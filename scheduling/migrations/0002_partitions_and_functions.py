@@ -430,9 +430,7 @@ class Migration(migrations.Migration):
                 condition=models.Q(("finished_at__gte", models.F("started_at"))), name="job_run_ends_after_it_starts"
             ),
         ),
-        migrations.RunSQL(
-            JOB_NOW, "DROP FUNCTION fairbeat_job_now(); DROP FUNCTION fairbeat_job_time(timestamptz);"
-        ),
+        migrations.RunSQL(JOB_NOW, "DROP FUNCTION fairbeat_job_now(); DROP FUNCTION fairbeat_job_time(timestamptz);"),
         migrations.RunSQL(HOLD_EPOCHS, "DROP FUNCTION fairbeat_hold_epochs(smallint[], integer[])"),
         migrations.RunSQL(
             SCHEDULE_EDITED,
