@@ -18,8 +18,8 @@ from typing import Protocol
 
 from django.db import connection
 
-from fairness.queues import QueuePlan, QueueSpec
-from project.celery import app
+from fairness.queues import QueueSpec
+from project.celery import app, queue_plan
 from project.environment.urls import is_amqp
 from scheduling.broker.in_process import InProcessPublisher
 from scheduling.broker.kombu_publisher import KombuPublisher
@@ -90,7 +90,8 @@ def build_publisher(settings: SchedulingSettings) -> Publisher:
         from scheduling.worker.in_process import run_fire  # the other stops run nothing here
 
         return InProcessPublisher(run_fire, threads=settings.THREADS, capacity=settings.THREADS * 8)
-    plan = queue_plan(settings)
+    app.loader.import_default_modules()  # as beat does: what a message says of its task is what the task says
+    plan = queue_plan()
 
     def queue_for(fire: Fire) -> QueueSpec:
         return plan.queue(fire.work.tenant, fire.work.lane)
@@ -99,10 +100,6 @@ def build_publisher(settings: SchedulingSettings) -> Publisher:
     publisher = RabbitMQPublisher if is_amqp(url) else KombuPublisher
     origin = f"fairbeat{os.getpid()}@{socket.gethostname()}"
     return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=queue_for)
-
-
-def queue_plan(settings: SchedulingSettings) -> QueuePlan:
-    return QueuePlan(prefix=settings.QUEUE_PREFIX, max_length=settings.QUEUE_MAX_LENGTH)
 
 
 def _ignore_result(task: str) -> bool | None:
