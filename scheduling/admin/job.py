@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -16,7 +16,8 @@ from fairness.models import Tenant
 from scheduling.admin import wording
 from scheduling.admin.job_form import DurationField, JobForm
 from scheduling.admin.paging import BoundedPaginator
-from scheduling.models import Fire, Job
+from scheduling.core.recurrence import lint
+from scheduling.models import Fire, Job, JobClock
 
 TENANTS_SHOWN = 100
 FIRES_SHOWN = 10
@@ -58,6 +59,8 @@ class JobAdmin(JobModelAdmin):
         "id",
         "next_run",
         "state",
+        "schedule_words",
+        "coming_fires",
         "latest_fires",
         "shard_id",
         "schedule_version",
@@ -67,7 +70,12 @@ class JobAdmin(JobModelAdmin):
     fieldsets = (
         (None, {"fields": ("tenant", "name", "description")}),
         ("What", {"fields": ("task", "args", "kwargs", "lane")}),
-        ("When", {"fields": ("kind", "cron", "tz", "every", "anchor", "at", "jitter")}),
+        (
+            "When",
+            {"fields": ("kind", "cron", "tz", "every", "anchor", "at", "rrule", "dtstart", "jitter", "calendar")},
+        ),
+        ("From when, and for how long", {"fields": ("start_at", "end_at", "max_runs")}),
+        ("Where the clock changes", {"fields": ("gap", "fold", "day_match")}),
         (
             "When it is late",
             {"fields": ("misfire", "misfire_grace_s", "catch_up_limit", "catch_up_window", "expires_after")},
@@ -75,7 +83,7 @@ class JobAdmin(JobModelAdmin):
         ("While one runs", {"fields": ("overlap", "buffer_limit")}),
         ("Attempts", {"fields": ("max_attempts", "retry_base", "retry_cap", "soft_timeout_s", "hard_timeout_s")}),
     )
-    coming = ("Coming and gone", {"fields": ("state", "next_run", "latest_fires")})
+    coming = ("Coming and gone", {"fields": ("state", "schedule_words", "next_run", "coming_fires", "latest_fires")})
     about = ("About", {"fields": ("id", "shard_id", "schedule_version", "created_at", "updated_at")})
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
@@ -90,6 +98,12 @@ class JobAdmin(JobModelAdmin):
         """By prefix, in one piece: names have spaces in them."""
         return queryset.filter(name__startswith=search_term.strip()), False
 
+    def save_model(self, request: HttpRequest, obj: Job, form: Any, change: bool) -> None:
+        """What is allowed and probably not meant is said, and saved."""
+        super().save_model(request, obj, form, change)
+        for caution in lint(obj.schedule, now=JobClock.objects.now()):
+            messages.warning(request, caution.reason)
+
     @admin.display(description="job")
     def named(self, job: Job) -> str:
         return job.name or f"({job.id})"
@@ -101,6 +115,10 @@ class JobAdmin(JobModelAdmin):
     @admin.display(description="next run")
     def next_run(self, job: Job) -> str | SafeString:
         return wording.next_run(job)
+
+    @admin.display(description="next fires")
+    def coming_fires(self, job: Job) -> str | SafeString:
+        return wording.coming_fires(job)
 
     @admin.display(description="state")
     def state(self, job: Job) -> str:

@@ -66,6 +66,9 @@ class JobForm(JobModelForm):
             JobDefinition(task=values["task"], schedule=schedule, **policy)
         except InvalidField as problem:
             self.add_error(problem.field if problem.field in self.fields else None, problem.problem)
+        calendar = values["calendar"]
+        if calendar is not None and not calendar.is_open_to(values["tenant"].pk):
+            self.add_error("calendar", "This calendar belongs to another tenant.")
         named = Job.objects.filter(tenant=values["tenant"], name=values["name"], deleted_at=None)
         if values["name"] and named.exclude(pk=self.instance.pk).exists():
             self.add_error("name", "This tenant has a job of this name already.")

@@ -6,23 +6,49 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from scheduling.core.definition import Kind
+from scheduling.core.errors import InvalidField
+from scheduling.core.recurrence import Preview, words
 from scheduling.models import Fire, Job, JobRun
 
+FIRES_AHEAD = 6
 _UNITS = (("day", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
 
 
 def schedule_words(job: Job) -> str:
-    match job.kind:
-        case Kind.ONCE:
-            return f"once, {instant(job.at)}"
-        case Kind.INTERVAL:
-            return f"every {duration(job.every)}"
-        case _:
-            return f"{job.cron} ({job.tz})"
+    """In words; as it is stored, where it cannot be read."""
+    try:
+        return words(job.schedule)
+    except InvalidField:
+        stored = {Kind.ONCE: job.at, Kind.INTERVAL: job.every, Kind.CRON: job.cron, Kind.RRULE: job.rrule}
+        return f"{job.kind} {stored[Kind(job.kind)]} ({job.tz})"
+
+
+def coming_fires(job: Job) -> str | SafeString:
+    """The next occurrences by the code that schedules, with what is odd about each."""
+    try:
+        entries = job.preview(FIRES_AHEAD)
+    except InvalidField as problem:
+        return f"cannot be scheduled: {problem}"
+    rows = format_html_join("", "<li>{}, {}{}</li>", ((_local(e.local), instant(e.utc), _oddities(e)) for e in entries))
+    return format_html("<ul>{}</ul>", rows) if entries else "none"
+
+
+def _oddities(entry: Preview) -> str:
+    said = [str(mark) for mark in entry.marks]
+    if entry.nominal:
+        said.append(f"stands for {', '.join(local.isoformat(' ') for local in entry.nominal)}")
+    if entry.fire_at != entry.utc:
+        said.append(f"fires at {instant(entry.fire_at)}")
+    return f": {', '.join(said)}" if said else ""
+
+
+def _local(moment: datetime) -> str:
+    fraction = f"{moment:.%f}".rstrip("0") if moment.microsecond else ""
+    return f"{moment:%a %Y-%m-%d %H:%M:%S}{fraction} {moment:%Z}"
 
 
 def duration(length: timedelta | None) -> str:
@@ -57,7 +83,7 @@ def next_run(job: Job) -> str | SafeString:
     if job.tz == "UTC":
         return utc
     local = job.next_scheduled_for.astimezone(ZoneInfo(job.tz))
-    return format_html("{}<br>{}", f"{local:%a %Y-%m-%d %H:%M:%S %Z}", utc)
+    return format_html("{}<br>{}", _local(local), utc)
 
 
 def state(job: Job) -> str:

@@ -37,6 +37,10 @@ class Calendar(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def is_open_to(self, tenant_id: int) -> bool:
+        """Whether jobs of this tenant may use it. (A trigger on jobs says the same to those who write SQL.)"""
+        return self.tenant_id is None or self.tenant_id == tenant_id
+
     def closed_times(self) -> ClosedTimes:
         """Raises InvalidField."""
         return calendar_of(self.tz, self.days, self.hours)

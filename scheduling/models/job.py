@@ -19,6 +19,7 @@ from django.db.models.lookups import Exact
 
 from fairness.models import Tenant
 from scheduling.core.definition import NAME_LIMIT, OWN_FIELDS, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
+from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp, Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
 from scheduling.core.recurrence import DayMatch, Fold, Gap, Preview, Schedule
@@ -231,6 +232,11 @@ class Job(models.Model):
         """
         policy = {name: getattr(self, name) for name in OWN_FIELDS}
         return JobDefinition(schedule=self.schedule_fields, **policy)
+
+    def check_calendar(self) -> None:
+        """Raises InvalidField (``calendar``) for another tenant's."""
+        if self.calendar is not None and not self.calendar.is_open_to(self.tenant_id):
+            raise InvalidField("calendar", self.calendar.name, "belongs to another tenant")
 
     def save(self, *args: Any, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
         """Check, then write what a person decides; an update leaves the schedule's bookkeeping to the shard's owner.

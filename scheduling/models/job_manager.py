@@ -145,6 +145,7 @@ class JobManager(models.Manager["Job"]):
         jobs = list(objs)
         for job in jobs:
             job.definition()
+            job.check_calendar()
             self.plan(job)
         created = super().bulk_create(jobs, *args, **kwargs)
         for job in jobs:
@@ -192,6 +193,8 @@ def _with_calendar(tenant: Tenant, options: dict[str, Any]) -> None:
         if found is None:
             raise InvalidField("calendar", calendar, f"tenant {tenant} has no such calendar")
         calendar = found
+    if calendar is not None and (not isinstance(calendar, Calendar) or calendar.pk is None):
+        raise InvalidField("calendar", calendar, "is neither a saved calendar nor the name of one")
     options["calendar_id"] = None if calendar is None else calendar.pk
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from django.db import IntegrityError, transaction
@@ -18,7 +19,8 @@ from psycopg.errors import UniqueViolation
 from fairness.models import Tenant
 from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import FairbeatError, InvalidField
-from scheduling.models import Job
+from scheduling.core.recurrence import lint
+from scheduling.models import Job, JobClock
 from scheduling.services.import_line import ImportLine, read_line
 
 DECIDED = (
@@ -35,13 +37,17 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a line, or would become of it. ``detail``: why it is refused, what changed, how it was read."""
+    """What became of a line, or would become of it. ``detail``: why it is refused, what changed, how it was read.
+
+    A dry run has ``cautions`` too: what is allowed and probably not meant.
+    """
 
     line: int
     change: Change
     tenant: str = ""
     name: str = ""
     detail: str = ""
+    cautions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         job = f" {self.tenant}/{self.name}" if self.tenant else ""
@@ -74,11 +80,12 @@ class _Import:
         else:
             self.lines[key] = (number, line)
 
-    def compare(self, found: dict[tuple[str, str], Job]) -> None:
+    def compare(self, found: dict[tuple[str, str], Job], *, lint_at: datetime | None) -> None:
         for key, (number, line) in self.lines.items():
             change, detail = self._compared(found.get(key), line)
             detail = "; ".join(filter(None, [detail, line.note]))
-            self.verdicts[number] = Verdict(number, change, *key, detail)
+            cautions = () if lint_at is None else lint(line.definition.schedule.build(), now=lint_at)
+            self.verdicts[number] = Verdict(number, change, *key, detail, tuple(caution.reason for caution in cautions))
 
     def _compared(self, job: Job | None, line: ImportLine) -> tuple[Change, str]:
         if job is None:
@@ -119,7 +126,7 @@ def import_jobs(lines: Iterable[bytes], *, default_task: str = "", dry_run: bool
     try:
         with transaction.atomic():
             tenants = _tenants(list(names), make=not dry_run)
-            work.compare(_jobs(names, tenants))
+            work.compare(_jobs(names, tenants), lint_at=JobClock.objects.now() if dry_run else None)
             if not dry_run:
                 work.write(tenants)
     except IntegrityError as problem:

@@ -102,10 +102,10 @@ def test_the_list_of_jobs_says_when_in_the_jobs_zone_and_in_utc(admin_client: Cl
     Job.objects.every("t", timedelta(minutes=90), name="poll")
     page = admin_client.get(changelist(Job)).content.decode()
 
-    assert "0 6 1 1 * (America/New_York)" in page
+    assert "At 06:00, on day 1 of the month, in January, America/New_York" in page
     assert "-01-01 06:00:00 EST<br>" in page
     assert "-01-01 11:00:00 UTC" in page
-    assert "every 90 min" in page
+    assert "Every 1 hour 30 minutes, counted from " in page
 
 
 def test_the_list_of_jobs_finds_names_by_their_beginning(filled: None, admin_client: Client):

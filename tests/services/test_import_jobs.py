@@ -232,7 +232,7 @@ def test_the_command_lists_as_json(tmp_path: Path, capsys: pytest.CaptureFixture
     call_command("import_jobs", str(file), "--json")
 
     assert json.loads(capsys.readouterr().out) == [
-        {"line": 1, "change": "new", "tenant": "acme", "name": "report", "detail": ""}
+        {"line": 1, "change": "new", "tenant": "acme", "name": "report", "detail": "", "cautions": []}
     ]
 
 

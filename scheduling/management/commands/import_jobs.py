@@ -49,6 +49,8 @@ class Command(BaseCommand):
         for verdict in verdicts:
             if dry_run or verdict.change is Change.REFUSED or verdict.detail:
                 self.stdout.write(str(verdict))
+            for caution in verdict.cautions:
+                self.stdout.write(f"  warning: {caution}")
         count = Counter(verdict.change for verdict in verdicts)
         told = ", ".join(f"{count[change]} {change}" for change in Change)
         self.stdout.write(f"{told}{' (dry run: nothing was written)' if dry_run else ''}")
