@@ -84,7 +84,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """End the leases of workers that are gone. Needs no answer: what it frees is found by the next ReadWaiting."""
+    """End the leases of workers that are gone, and the pauses whose time has come. Needs no answer: what it frees is
+    found by the next ReadWaiting.
+    """
 
     epochs: Epochs
     now: datetime

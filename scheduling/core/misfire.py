@@ -130,7 +130,7 @@ def _kept_from(rules: MisfireRules, newest: Sequence[Candidate], *, now: datetim
     if rules.policy is MisfirePolicy.LATEST:
         return max(len(newest) - 1, 0)
     if rules.policy is MisfirePolicy.ALL:
-        return bisect_left(newest, now - rules.catch_up_window, key=_nominal)
+        return bisect_left(newest, -rules.catch_up_window, key=lambda one: one.scheduled_for - now)  # may exceed a date
     return len(newest)
 
 

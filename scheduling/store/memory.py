@@ -22,6 +22,7 @@ from scheduling.core.lost_lease import after_lost_lease
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan, PlannedRow
 from scheduling.core.turns import in_turns
+from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredShard
 
 WAITING = (State.PARKED, State.RETRY_WAIT)
@@ -116,7 +117,8 @@ class MemoryStore:
             return None
         if (job.version, job.next_scheduled_for) != (due.version, due.next_scheduled_for):
             return None
-        job.fired += 0 if job.is_paused else plan.fired
+        runs = [row for row in plan.rows if row.state is not State.SKIPPED]
+        job.fired += sum(not job.is_paused_at(row.fire.scheduled_for) for row in runs)
         is_over = job.max_runs is not None and job.fired >= job.max_runs
         job.next_scheduled_for = None if is_over else plan.next_scheduled_for
         job.next_fire_at = None if is_over else plan.next_fire_at
@@ -129,7 +131,9 @@ class MemoryStore:
         old = self.rows.fires.get(planned.id)
         if old is not None and not _gives_way(old, job):
             return None
-        state, reason = (State.SKIPPED, "paused") if job.is_paused else (row.state, row.reason)
+        state, reason = row.state, row.reason
+        if job.is_paused_at(planned.scheduled_for) and reason not in ("excluded", "superseded"):
+            state, reason = State.SKIPPED, "paused"
         fire = StoredFire(
             work=planned.work,
             id=planned.id,
@@ -146,6 +150,7 @@ class MemoryStore:
             covers_to=row.covers_to,
             wake_at=row.wake_at,
             nominal=row.nominal_text,
+            skipped_at=self._clock.now() if state is State.SKIPPED else None,
         )
         self.rows.fires[fire.id] = fire
         return fire
@@ -161,7 +166,7 @@ class MemoryStore:
                 and fire.state in WAITING
                 and fire.wake_at is not None
                 and fire.wake_at <= now
-                and not (self.rows.jobs[fire.work.job_id].is_paused and not fire.origin)
+                and (fire.origin or not self.rows.jobs[fire.work.job_id].is_paused_at(now))
             ]
             fair = in_turns(found, limit, of=lambda fire: fire.work.tenant_id, at=lambda fire: fire.fire_at)
             return [self._held(fire) for fire in fair]
@@ -214,6 +219,7 @@ class MemoryStore:
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         with self._lock:
             self._hold(epochs)
+            end_those_over(self.rows, epochs, now=now)
             over = self._clock.monotonic() - self._grace_s
             lost = [
                 fire

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from scheduling.core.definition import ScheduleFields
-from scheduling.core.fire import UNFINISHED, Fire, OverlapPolicy, State, Work
+from scheduling.core.fire import UNFINISHED, CatchUp, Fire, OverlapPolicy, State, Work
 from scheduling.core.planning import FOR_EVER, DueJob
 
 
@@ -26,10 +26,18 @@ class StoredJob:
     retry_base: timedelta = timedelta(seconds=10)
     retry_cap: timedelta = timedelta(hours=1)
     problem: str = ""
-    is_paused: bool = False
+    paused_at: datetime | None = None
+    paused_until: datetime = FOR_EVER
+    catch_up: CatchUp = CatchUp.NONE
     is_deleted: bool = False
     max_runs: int | None = None
     fired: int = 0
+
+    def is_paused_at(self, moment: datetime) -> bool:
+        return self.paused_at is not None and moment < self.paused_until
+
+    def resume(self) -> None:
+        self.paused_at, self.paused_until, self.catch_up = None, FOR_EVER, CatchUp.NONE
 
     def due(self) -> DueJob:
         return DueJob(
@@ -41,7 +49,7 @@ class StoredJob:
             next_scheduled_for=self.next_scheduled_for,
             max_runs=self.max_runs,
             fired=self.fired,
-            paused_until=FOR_EVER if self.is_paused else None,
+            paused_until=None if self.paused_at is None else self.paused_until,
         )
 
 
@@ -70,6 +78,7 @@ class StoredFire:
     covers_to: datetime | None = None
     nominal: str = ""
     exclusive: bool = False  # asked for one at a time
+    skipped_at: datetime | None = None
 
     @property
     def is_unfinished(self) -> bool:

@@ -22,6 +22,7 @@ from scheduling.core.planning import plan_job
 from scheduling.store import partitions
 from scheduling.store.connection import Connect, Connection, Link
 from scheduling.store.due import DueReader
+from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
@@ -87,6 +88,7 @@ class PollingStore:
         self._settle(connection, skips)  # before predecessors are counted
         fires, waits = self._in_their_turn(connection, fires, clock)
         self._settle(connection, waits)
+        end_those_over(connection, self._shards, now=clock.now())
         reap(connection, self._shards, now=clock.now(), grace=self._grace)
         return fires
 

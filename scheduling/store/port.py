@@ -48,7 +48,7 @@ class ScheduleStore(Protocol):
         """Write the shards' watermarks."""
 
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
-        """End runs whose lease is out: retry, or dead. Returns how many."""
+        """End runs whose lease is out: retry, or dead. Returns how many. And write the end of pauses that are over."""
 
     def expire(self, *, now: datetime) -> list[str]:
         """Drop history whose time-to-live has passed on the job clock; returns what was dropped."""

@@ -25,6 +25,7 @@ from scheduling.core.planning import DueJob, JobPlan
 from scheduling.store import partitions
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
 from scheduling.store.due import DueReader
+from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
@@ -132,6 +133,7 @@ class PostgresStore:
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         with self._link() as connection, connection.transaction():
             connection.execute(self._sql["hold_epochs"], _held(epochs))
+            end_those_over(connection, epochs, now=now)
             return reap(connection, epochs, now=now, grace=self._grace)
 
     def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:

@@ -78,6 +78,11 @@ def test_the_start_of_the_window_is_still_in_it():
     assert len(judge(missed(60.01), rules("all"), now=NOW).skips) == 1
 
 
+def test_a_window_may_be_longer_than_a_date_can_tell():
+    judgement = judge(missed(120, 5), rules("all", window=timedelta(days=999_999)), now=NOW)
+    assert ago(judgement.fires) == [120, 5]
+
+
 @pytest.mark.parametrize(
     ("policy", "fires", "skips", "rest"),
     [

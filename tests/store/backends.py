@@ -13,9 +13,9 @@ from django.db.models import F
 from fairness.models import Tenant
 from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind
-from scheduling.core.fire import OverlapPolicy, State
+from scheduling.core.fire import CatchUp, OverlapPolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob, JobPlan, plan_job
+from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_job
 from scheduling.models import Fire, Job, JobRun, Shard, ShardProgress
 from scheduling.store.connection import connector
 from scheduling.store.memory import MemoryStore
@@ -53,11 +53,12 @@ class Backend(Protocol):
         """A job with an interval of a minute, due at ``at_s``."""
 
     def change(self, number: int, **what: Any) -> None:
-        """``edited=True`` (its version moves, and it is to be planned anew), ``paused=``, ``deleted=True``."""
+        """``edited=True`` (its version moves, and it is to be planned anew), ``deleted=True``; ``paused=True`` (since
+        noon, with ``until_s`` and ``catch_up``)."""
 
     def put(self, job: int, at_s: float = 0.0, *, state: str, origin: str = "", **columns: Any) -> UUID:
         """A fire; ``reason``, ``fence``, ``attempt``, ``number``, ``wake_s``, ``lease_over_s`` (by how long it has run
-        out), ``confirmed``, ``max_attempts``. Gives its id."""
+        out), ``skipped_s``, ``confirmed``, ``max_attempts``, ``covers``. Gives its id."""
 
     def row(self, fire: UUID) -> Row | None: ...
 
@@ -99,7 +100,7 @@ class MemoryBackend:
         self.store: MemoryStore = MemoryStore(self.clock, shards=range(SHARDS), owners=self.owners, rand=lambda: 1.0)
 
     def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
-        own = {name: policy.pop(name) for name in ("max_attempts", "retry_base") if name in policy}
+        own = {name: policy.pop(name) for name in ("max_attempts", "retry_base", "max_runs") if name in policy}
         at = NOON + SECOND * at_s
         work = make_work(number, shard=shard, tenant_id=tenant, **policy)
         self.store.add(StoredJob(work, every(60, anchor=at), at, at, EPOCH, **own))
@@ -109,8 +110,9 @@ class MemoryBackend:
         if what.get("edited"):
             job.version += 1
             job.changed_at, job.next_scheduled_for, job.next_fire_at = NOON - SECOND, None, NOON - SECOND
-        if "paused" in what:
-            job.is_paused = what["paused"]
+        if what.get("paused"):
+            job.paused_at, job.catch_up = NOON, CatchUp(what.get("catch_up", "none"))
+            job.paused_until = FOR_EVER if "until_s" not in what else NOON + SECOND * what["until_s"]
         if what.get("deleted"):
             job.is_deleted, job.next_scheduled_for, job.next_fire_at = True, None, None
 
@@ -118,6 +120,7 @@ class MemoryBackend:
         row = self.store.rows.jobs[job_id(job)]
         at = NOON + SECOND * at_s
         lease_over_s, wake_s = columns.pop("lease_over_s", None), columns.pop("wake_s", None)
+        skipped_s = columns.pop("skipped_s", None)
         now = self.clock.monotonic()
         fire = StoredFire(
             work=row.work,
@@ -130,6 +133,7 @@ class MemoryBackend:
             claimed_at=now,
             wake_at=None if wake_s is None else NOON + SECOND * wake_s,
             lease_until=None if lease_over_s is None else now - lease_over_s,
+            skipped_at=None if skipped_s is None else NOON + SECOND * skipped_s,
             **columns,
         )
         self.store.rows.fires[fire.id] = fire
@@ -219,8 +223,9 @@ class PostgresBackend:
                 next_scheduled_for=None,
                 next_fire_at=NOON - SECOND,
             )
-        if "paused" in what:
-            job.update(paused_at=NOON if what["paused"] else None)
+        if what.get("paused"):
+            until = NOON + SECOND * what["until_s"] if "until_s" in what else None
+            job.update(paused_at=NOON, paused_until=until, catch_up=what.get("catch_up", "none"))
         if what.get("deleted"):
             job.update(deleted_at=NOON, next_scheduled_for=None, next_fire_at=None)
 
@@ -233,6 +238,8 @@ class PostgresBackend:
             columns |= {"lease_until": now - SECOND * lease_over_s, "started_at": now - SECOND * 60, "holder": uuid4()}
         if (wake_s := columns.pop("wake_s", None)) is not None:
             columns["wake_at"] = NOON + SECOND * wake_s
+        if (skipped_s := columns.pop("skipped_s", None)) is not None:
+            columns["finished_at"] = NOON + SECOND * skipped_s
         if state == "running":
             columns = {"lease_until": now + SECOND * 30, "started_at": now, "holder": uuid4()} | columns
         number_ = columns.pop("number", None)
