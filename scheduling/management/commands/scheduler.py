@@ -6,14 +6,20 @@ import logging
 import os
 import signal
 import socket
+from threading import Thread
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseError
+from django.db import connection
 from django.utils.module_loading import import_string
 
 from scheduling.conf import scheduling_settings
 from scheduling.core.errors import FairbeatError
+from scheduling.services.replan_zones import replan_if_changed
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -32,7 +38,18 @@ class Command(BaseCommand):
         node = import_string(configured.NODE)(configured, node=node_id, region=region)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: node.stop())
+        Thread(target=_replan, name="replan zones", daemon=True).start()
         try:
             node.run()
         except FairbeatError as problem:
             raise CommandError(str(problem)) from problem
+
+
+def _replan() -> None:
+    """Beside the node: it may take a minute for a million jobs, and the others must not wait."""
+    try:
+        replan_if_changed()
+    except DatabaseError as problem:
+        logger.error("next occurrences were not computed anew for this tzdata; the next start tries again: %s", problem)
+    finally:
+        connection.close()
