@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-from datetime import timedelta
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import MisfirePolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob, JobPlan, plan_job
+from scheduling.core.planning import DueJob, JobPlan, PlannedRow, Superseded, plan_job
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_work
 
@@ -123,3 +126,223 @@ def test_every_occurrence_is_accounted_for_exactly_once(
     found = plan(make_due(work, schedule=every(1.0)), at_s=outage_ms / 1000, until_s=outage_ms / 1000 + 1)
     assert sum(row.covers for row in found.rows) == outage_ms // 1000 + 2
     assert found.next_fire_at == NOON + SECOND * (outage_ms // 1000 + 2)
+
+
+# -- edits ----------------------------------------------------------------------------------------------------------
+
+
+def cron(expression: str, **values: Any) -> ScheduleFields:
+    return ScheduleFields(kind=Kind.CRON, cron=expression, **values)
+
+
+def edited(old: ScheduleFields, new: ScheduleFields, *, after_s: float, at_s: float, **values: Any) -> DueJob:
+    """A job of ``new`` since ``at_s``, whose ``old`` schedule has rows up to ``after_s``; seconds after noon."""
+    jitter = values.pop("old_jitter", timedelta(0))
+    old_ = Superseded(old, jitter, NOON + SECOND * after_s, NOON + SECOND * at_s)
+    work = values.pop("work", make_work())
+    return make_due(work, None, schedule=new, changed_at=NOON + SECOND * at_s, superseded=(old_,), **values)
+
+
+def test_an_edit_keeps_what_both_schedules_have_and_records_the_rest() -> None:
+    due = edited(cron("0,5,10 12 * * *"), cron("5,20 12 * * *"), after_s=-1, at_s=660)
+    assert seconds(plan(due, at_s=660, until_s=661)) == [
+        (0, "skipped superseded"),
+        (600, "skipped superseded"),
+        (300, "claimed"),
+    ]
+
+
+def test_an_edit_creates_nothing_before_itself() -> None:
+    due = edited(cron("50 12 * * *"), cron("0,5,10 12 * * *"), after_s=-1, at_s=660)
+    found = plan(due, at_s=660, until_s=661)
+    assert (found.rows, found.next_scheduled_for) == ([], NOON + timedelta(days=1))
+
+
+def test_what_is_kept_for_a_later_fire_time_waits_for_it_without_a_number_in_front_of_others() -> None:
+    jitter = timedelta(minutes=10)
+    due = edited(every(3600), every(1800), after_s=-1, at_s=1, old_jitter=jitter)
+    row = plan(due, at_s=1, until_s=2).rows[0]
+    assert (row.state, row.reason, row.fire.scheduled_for) == (State.RETRY_WAIT, "", NOON)
+    assert row.wake_at == row.fire.fire_at > NOON + SECOND * 2
+
+
+def test_of_two_edits_each_is_looked_at_and_only_the_last_schedule_keeps() -> None:
+    first = Superseded(cron("0,1 12 * * *"), timedelta(0), NOON - SECOND, NOON + SECOND * 90)
+    second = Superseded(cron("2,3 12 * * *"), timedelta(0), NOON + SECOND * 90, NOON + SECOND * 200)
+    due = make_due(
+        make_work(),
+        None,
+        schedule=cron("1,3,4 12 * * *"),
+        changed_at=NOON + SECOND * 200,
+        superseded=(first, second),
+    )
+    assert seconds(plan(due, at_s=200, until_s=240)) == [
+        (0, "skipped superseded"),
+        (120, "skipped superseded"),
+        (60, "claimed"),
+        (180, "claimed"),
+        (240, "claimed"),
+    ]
+
+
+def test_an_outage_with_an_edit_in_it_is_one_backlog_for_the_policy() -> None:
+    work = make_work(misfire=MisfirePolicy.LATEST, catch_up_limit=3)
+    due = edited(every(60), every(30), after_s=-1, at_s=3600, work=work)
+    found = plan(due, at_s=7200, until_s=7160)
+    assert [s for s, what in seconds(found) if what == "claimed"] == [7140]
+    assert sum(row.covers for row in found.rows) == 61 + 118
+
+
+def test_an_old_schedule_that_was_impossible_does_not_hinder_the_one_that_mends_it() -> None:
+    due = edited(cron("61 * * * *"), every(60), after_s=-1, at_s=30)
+    found = plan(due, at_s=30, until_s=60)
+    assert (seconds(found), found.problem) == ([(60, "claimed")], "")
+
+
+# -- calendars, bounds, zone changes --------------------------------------------------------------------------------
+
+
+def test_what_is_closed_is_excluded_and_the_schedule_goes_on() -> None:
+    closed = CalendarFields("UTC", (), [{"begins": "12:00", "ends": "12:02"}])
+    found = plan(make_due(make_work(), schedule=every(60), calendar=closed), until_s=120)
+    assert seconds(found) == [(0, "skipped excluded"), (60, "skipped excluded"), (120, "claimed")]
+    assert found.next_scheduled_for == NOON + SECOND * 180
+
+
+def test_a_calendar_that_cannot_be_read_puts_its_job_aside() -> None:
+    for broken in (CalendarFields("Mars/Olympus", (), []), CalendarFields("UTC", (), [{"begins": 3}])):
+        found = plan(make_due(make_work(), schedule=every(60), calendar=broken))
+        assert (found.rows, found.next_fire_at) == ([], None)
+        assert found.problem.startswith("calendar ")
+
+
+def test_nothing_is_planned_before_the_start_or_behind_the_end() -> None:
+    bounded = ScheduleFields(
+        kind=Kind.INTERVAL,
+        every=SECOND,
+        anchor=NOON,
+        start_at=NOON + SECOND * 2,
+        end_at=NOON + SECOND * 4,
+    )
+    found = plan(make_due(make_work(), None, schedule=bounded, changed_at=NOON - SECOND), until_s=60)
+    assert [s for s, _ in seconds(found)] == [2, 3, 4]
+    assert found.next_fire_at is None
+
+
+def test_behind_its_last_run_a_job_has_no_rows_at_all() -> None:
+    closed = CalendarFields("UTC", (), [{"begins": "12:00", "ends": "12:01"}, {"begins": "12:04", "ends": "12:05"}])
+    due = make_due(make_work(), schedule=every(60), calendar=closed, max_runs=5, fired=3)
+    found = plan(due, until_s=600)
+    assert seconds(found) == [(0, "skipped excluded"), (60, "claimed"), (120, "claimed")]
+    assert found.fired == 2
+
+
+def test_what_a_pause_takes_is_no_run() -> None:
+    due = make_due(make_work(), schedule=every(60), max_runs=2, paused_until=NOON + SECOND * 120)
+    found = plan(due, until_s=600)
+    assert [s for s, _ in seconds(found)] == [0, 60, 120, 180]
+    assert found.fired == 2
+
+
+def test_the_times_that_a_gap_skipped_are_listed_on_their_one_fire() -> None:
+    spring = datetime(2026, 3, 8, 6, tzinfo=UTC)
+    due = make_due(
+        make_work(), None, schedule=cron("0,30 2 * * *", tz="America/New_York"), changed_at=spring - timedelta(hours=1)
+    )
+    clock = ManualClock(spring)
+    (row,) = plan_job(due, until=spring + timedelta(hours=2), clock=clock, number=lambda _: (1, 1)).rows
+    assert row.fire.scheduled_for == spring + timedelta(hours=1)
+    assert row.nominal_text == "2026-03-08 02:00:00, 2026-03-08 02:30:00"
+
+
+# -- backlogs -------------------------------------------------------------------------------------------------------
+
+WEEK_S = 7 * 86_400
+
+
+def test_a_week_of_every_five_minutes_caught_up_with_is_bounded_and_accounted_for() -> None:
+    work = make_work(misfire=MisfirePolicy.ALL)
+    found = plan(make_due(work, schedule=cron("*/5 * * * *")), at_s=WEEK_S, until_s=WEEK_S)
+    fired = [s for s, what in seconds(found) if what == "claimed"]
+    assert fired == [WEEK_S - 300 * n for n in range(12, -1, -1)]  # catch_up_window is an hour
+    assert len(found.rows) <= work.catch_up_limit + 2
+    assert sum(row.covers for row in found.rows) == 2016 + 1
+    assert {row.reason for row in found.rows if row.state is State.SKIPPED} == {"missed"}
+
+
+def test_of_a_longer_window_no_more_than_the_limit_fire() -> None:
+    work = make_work(misfire=MisfirePolicy.ALL, catch_up_window=timedelta(days=30), catch_up_limit=20)
+    found = plan(make_due(work, schedule=cron("*/5 * * * *")), at_s=WEEK_S, until_s=WEEK_S)
+    assert found.fired == 20 + 1  # and the one that is on time
+    assert sum(row.covers for row in found.rows) == 2016 + 1
+
+
+def test_a_week_of_every_second_is_planned_without_walking_it() -> None:
+    due = make_due(make_work(misfire=MisfirePolicy.ALL), schedule=every(1.0))
+
+    def cost_s() -> float:
+        began = time.process_time()
+        found = plan(due, at_s=WEEK_S, until_s=WEEK_S)
+        spent = time.process_time() - began
+        assert sum(row.covers for row in found.rows) == WEEK_S + 1
+        return spent
+
+    assert min(cost_s() for _ in range(5)) < 0.1
+
+
+# -- windows --------------------------------------------------------------------------------------------------------
+
+SCHEDULES = st.one_of(
+    st.builds(
+        lambda s, offset: every(s, anchor=NOON + SECOND * offset), st.floats(60, 5_000), st.floats(-5_000, 5_000)
+    ),
+    st.sampled_from(
+        [
+            cron("*/5 * * * *"),
+            cron("7,50 */2 * * *", tz="Australia/Lord_Howe"),
+            cron("0,30 1,2 * * *", tz="America/New_York"),
+            ScheduleFields(kind=Kind.RRULE, rrule="FREQ=HOURLY;INTERVAL=3;BYMINUTE=5,55", dtstart=NOON),
+            ScheduleFields(kind=Kind.ONCE, at=NOON + SECOND * 4000),
+        ]
+    ),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    schedule=SCHEDULES,
+    jitter_s=st.sampled_from([0, 0, 1, 700]),
+    bounds=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)) | st.none(),
+    max_runs=st.integers(1, 8) | st.none(),
+    closed=st.booleans(),
+    cuts=st.tuples(st.floats(0, 20_000), st.floats(0, 20_000)),
+)
+def test_two_windows_give_the_rows_of_one(
+    schedule: ScheduleFields,
+    jitter_s: int,
+    bounds: tuple[int, int] | None,
+    max_runs: int | None,
+    closed: bool,
+    cuts: tuple[float, float],
+) -> None:
+    if bounds:
+        start, end = (NOON + SECOND * s for s in sorted(bounds))
+        schedule = replace(schedule, start_at=start, end_at=end)
+    calendar = CalendarFields("UTC", (), [{"begins": "12:30", "ends": "13:10"}]) if closed else None
+    due = make_due(
+        make_work(), None, schedule=schedule, changed_at=NOON, jitter=SECOND * jitter_s, calendar=calendar,
+        max_runs=max_runs,
+    )  # fmt: skip
+    middle, end_s = sorted(cuts)
+
+    once = plan(due, until_s=end_s)
+    first = plan(due, until_s=middle)
+    rows = first.rows
+    if first.next_scheduled_for is not None and (max_runs is None or first.fired < max_runs):
+        rest = replace(due, next_scheduled_for=first.next_scheduled_for, fired=first.fired)
+        rows = rows + plan(rest, until_s=end_s).rows
+
+    def told(rows: list[PlannedRow]) -> list[tuple[Any, ...]]:
+        return sorted((row.fire.scheduled_for, row.fire.fire_at, row.state, row.reason, row.covers) for row in rows)
+
+    assert told(rows) == told(once.rows)
