@@ -47,15 +47,25 @@ class KnownDays:
 def ensure(connection: Connection, days: Iterable[Day]) -> None:
     """Make the partitions of these days where they are missing."""
     for history_days, day in sorted(set(days)):
+        if all(_exists(connection, _name(table, history_days, day)) for table in TABLES):
+            continue  # without the lock, which is held until the caller's transaction ends
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
             for table in TABLES:
                 _make(connection, table, history_days, day)
 
 
+def _name(table: str, history_days: int, day: date) -> str:
+    return f"{table}_{history_days}_{day.isoformat().replace('-', '')}"  # strftime pads no year
+
+
+def _exists(connection: Connection, name: str) -> bool:
+    return connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
+
+
 def _make(connection: Connection, table: str, history_days: int, day: date) -> None:
-    name = f"{table}_{history_days}_{day.isoformat().replace('-', '')}"  # strftime pads no year
-    if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,):
+    name = _name(table, history_days, day)
+    if _exists(connection, name):
         return
     parent, child = sql.Identifier(f"{table}_{history_days}"), sql.Identifier(name)
     connection.execute(

@@ -35,10 +35,10 @@ class Pause:
 
 
 def lock(connection: Connection, job_ids: Collection[UUID]) -> datetime:
-    """Wait for what is in flight with these jobs, and keep it off; gives the time at which that is so."""
+    """Wait for what is in flight with these jobs, and keep it off; gives the job time at which that is so."""
     sql = statements("pauses")
     connection.execute(sql["lock"], {"job_ids": uuids(job_ids)})
-    row = connection.execute(sql["now"]).fetchone()
+    row = connection.execute("SELECT fairbeat_job_now()").fetchone()
     assert row is not None
     now: datetime = row[0]
     return now

@@ -5,9 +5,6 @@
 -- In the order in which claims lock theirs.
 SELECT id FROM scheduling_job WHERE id = ANY (%(job_ids)s::uuid[]) ORDER BY id FOR UPDATE
 
--- name: now
-SELECT fairbeat_job_now()
-
 -- name: pause
 -- A job that is paused already stays paused since when it was: only why, by whom and until when are said anew.
 UPDATE scheduling_job
