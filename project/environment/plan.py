@@ -11,6 +11,7 @@ from project.environment.urls import is_amqp, masked
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 MISSING = "RABBITMQ_MISSING"  # set by an outer run that has looked already: why there is no RabbitMQ
+EMBEDDED = "EMBEDDED=1 asks for the embedded broker"
 LOCAL_RABBITMQ = "amqp://guest:guest@localhost:5672//"
 
 
@@ -37,18 +38,21 @@ class Plan:
 
 
 def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
-    """Decide from the environment; an empty variable counts as one that is not set.
+    """Decide from the environment; an empty variable counts as one that is not set. `EMBEDDED=1` forces the embedded
+    services, whatever else is set or answers.
 
     Raises `ServiceUnreachable` for a configured service that does not answer, `InvalidField` for a URL or a combination
     of variables that makes no sense.
     """
-    no_rabbitmq = "EMBEDDED=1 asks for the embedded broker" if _embedded(environ) else environ.get(MISSING, "")
+    if _forces_embedded(environ):
+        return Plan(database_url=None, redis_url=None, broker_url=None, no_rabbitmq=EMBEDDED)
     database_url = environ.get("DATABASE_URL") or None
     if database_url:
         probes.postgres("DATABASE_URL", database_url)
     redis_url = environ.get("REDIS_URL") or None
     if redis_url:
         probes.redis("REDIS_URL", redis_url)
+    no_rabbitmq = environ.get(MISSING, "")
     broker_url = _configured_broker(environ, probes)
     if broker_url:
         no_rabbitmq = ""
@@ -57,16 +61,11 @@ def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
     return Plan(database_url=database_url, redis_url=redis_url, broker_url=broker_url, no_rabbitmq=no_rabbitmq)
 
 
-def _embedded(environ: Mapping[str, str]) -> bool:
+def _forces_embedded(environ: Mapping[str, str]) -> bool:
     value = environ.get("EMBEDDED", "")
     if value not in ("", "0", "1"):
         raise InvalidField("EMBEDDED", value, "it is 1 for the embedded services, else 0 or not set")
-    if value != "1":
-        return False
-    for field in ("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL"):
-        if environ.get(field):
-            raise InvalidField("EMBEDDED", value, f"{field} is set too ({masked(environ[field])}); unset one of them")
-    return True
+    return value == "1"
 
 
 def _configured_broker(environ: Mapping[str, str], probes: Probes) -> str | None:

@@ -35,13 +35,15 @@ class Services:
     def environ(self) -> dict[str, str]:
         """What to add to the environment of the processes that use these services.
 
-        A process that resolves its services again with these arrives at the same ones. `CELERY_BROKER_URL` is left as
-        it is: Celery lets that variable overrule even an app that is given another broker.
+        A process that resolves its services again with these arrives at the same ones. `CELERY_BROKER_URL` is empty
+        where another variable says it: Celery lets it overrule even an app that is given another broker.
         """
+        told = self.broker_url == self.redis_url or is_amqp(self.broker_url)
         return {
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis_url,
             "AMQP_URL": self.broker_url if is_amqp(self.broker_url) else "",
+            "CELERY_BROKER_URL": "" if told else self.broker_url,
             MISSING: self.rabbitmq_missing,
             "EMBEDDED": "",
         }

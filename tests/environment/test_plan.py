@@ -70,9 +70,10 @@ def test_a_configured_service_that_does_not_answer_is_an_error_that_names_it(fie
 
 
 @pytest.mark.parametrize("field", ["DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL"])
-def test_embedded_and_a_configured_service_contradict_each_other(field: str):
-    with pytest.raises(InvalidField, match=rf"EMBEDDED '1': {field} is set too \(x://u:\*\*\*@h\)"):
-        plan({"EMBEDDED": "1", field: "x://u:secret@h"}, probes=Machine().probes)
+def test_embedded_wins_over_a_configured_service_and_does_not_even_ask_it(field: str):
+    machine = Machine()
+    found = plan({"EMBEDDED": "1", field: "x://u:secret@h"}, probes=machine.probes)
+    assert (found.database_url, found.redis_url, found.broker_url) == (None, None, None)
 
 
 def test_embedded_takes_only_zero_and_one():
