@@ -1,0 +1,100 @@
+"""The owner of every shard, as a node is: it looks at an instant of job time that the test names, and claims."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import count
+from uuid import UUID
+
+from django.db import connection
+
+from scheduling.core.fire import Fire as HeldFire
+from scheduling.core.planning import JobPlan, plan_job
+from scheduling.models import Fire, Job, JobClock
+from scheduling.store.connection import connector
+from scheduling.store.ledger import PostgresLedger
+from scheduling.store.ledger_port import Acquired, Refused
+from scheduling.store.postgres import PostgresStore
+from scheduling.testing.clock import ManualClock
+from tests.fires import delivery_of
+from tests.store.backends import make_node
+
+SHARDS = range(64)
+
+
+class Owner:
+    """Job time stands where the test puts it: for the nodes, and for the trigger that notices an edit."""
+
+    def __init__(self, now: datetime) -> None:
+        self.clock = ManualClock(now)
+        self.store = PostgresStore(connector(connection.get_connection_params(), name="owner"))
+        self._numbers = count(1)
+        self.at(now)
+        make_node("owner")
+        self._epochs = self.store.take_over(SHARDS, "owner")[0]
+
+    def at(self, now: datetime) -> datetime:
+        """It is now this time."""
+        self.clock.set_job_time(now)
+        JobClock.objects.update_or_create(id=1, defaults={"job_origin": now, "real_origin": None})
+        return now
+
+    def look(self, now: datetime, *, ahead_s: float = 0.0) -> list[JobPlan]:
+        """What is due at this time, or within a window from it, is planned and claimed."""
+        self.at(now)
+        until = now + timedelta(seconds=ahead_s)
+        due = self.store.due(SHARDS, until=until, limit=1000)
+        plans = [
+            plan_job(
+                job, until=until, clock=self.clock, number=lambda shard: (self._epochs[shard], next(self._numbers))
+            )
+            for job in due
+        ]
+        self.store.claim(self._epochs, plans)
+        return plans
+
+    def _number(self, shard: int) -> tuple[int, int]:
+        return self._epochs[shard], next(self._numbers)
+
+    def waiting(self, now: datetime) -> list[HeldFire]:
+        self.at(now)
+        return self.store.waiting(SHARDS, now=now, limit=1000)
+
+
+def acquire(fire: Fire, *, fence: int | None = None) -> str:
+    """What a worker is told: ``runs``, or the reason of the refusal."""
+    answer = PostgresLedger("default", lease=timedelta(seconds=30)).acquire(delivery_of(fire, fence=fence))
+    if isinstance(answer, Refused):
+        return str(answer.reason)
+    assert isinstance(answer, Acquired)
+    return "runs"
+
+
+def rows(job: Job) -> list[str]:
+    """The job's fires in order: ``HH:MM:SS state reason``, and how many they cover where that is more than one."""
+    return [
+        f"{fire.scheduled_for:%H:%M:%S} {fire.state} {fire.reason}".rstrip()
+        + (f" ×{fire.covers}" if fire.covers > 1 else "")
+        for fire in Fire.objects.filter(job=job).order_by("scheduled_for")
+    ]
+
+
+def covered(job: Job) -> int:
+    return sum(Fire.objects.filter(job=job).values_list("covers", flat=True))
+
+
+def next_of(job: Job) -> str | None:
+    at = Job.objects.get(pk=job.pk).next_scheduled_for
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def fire_at(job: Job, at: datetime) -> Fire:
+    return Fire.objects.select_related("job__tenant").get(job=job, scheduled_for=at, origin="")
+
+
+def with_id(job: Job, job_id: UUID) -> Job:
+    """The same new job under an id that the test chose, and planned under it."""
+    Job.objects.filter(pk=job.pk).delete()
+    job.pk, job._state.adding = job_id, True
+    job.save(force_insert=True)
+    return job
