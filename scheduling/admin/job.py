@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from fairness.models import Tenant
 from scheduling.admin import wording
+from scheduling.admin.job_actions import ACTIONS
 from scheduling.admin.job_form import DurationField, JobForm
 from scheduling.admin.paging import BoundedPaginator
 from scheduling.core.recurrence import lint
@@ -47,7 +48,8 @@ class JobAdmin(JobModelAdmin):
     formfield_overrides = {models.DurationField: {"form_class": DurationField}}
     paginator = BoundedPaginator
     show_full_result_count = False
-    list_display = ("named", "tenant", "task", "schedule_words", "next_run", "state", "lane")
+    actions = ACTIONS
+    list_display = ("named", "tenant", "task", "schedule_words", "next_run", "state", "pause", "lane")
     list_display_links = ("named",)
     list_filter = (TenantFilter, "kind", "lane")
     list_select_related = ("tenant",)
@@ -59,6 +61,7 @@ class JobAdmin(JobModelAdmin):
         "id",
         "next_run",
         "state",
+        "pause",
         "schedule_words",
         "coming_fires",
         "latest_fires",
@@ -83,7 +86,10 @@ class JobAdmin(JobModelAdmin):
         ("While one runs", {"fields": ("overlap", "buffer_limit")}),
         ("Attempts", {"fields": ("max_attempts", "retry_base", "retry_cap", "soft_timeout_s", "hard_timeout_s")}),
     )
-    coming = ("Coming and gone", {"fields": ("state", "schedule_words", "next_run", "coming_fires", "latest_fires")})
+    coming = (
+        "Coming and gone",
+        {"fields": ("state", "pause", "schedule_words", "next_run", "coming_fires", "latest_fires")},
+    )
     about = ("About", {"fields": ("id", "shard_id", "schedule_version", "created_at", "updated_at")})
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
@@ -123,6 +129,10 @@ class JobAdmin(JobModelAdmin):
     @admin.display(description="state")
     def state(self, job: Job) -> str:
         return wording.state(job)
+
+    @admin.display(description="paused")
+    def pause(self, job: Job) -> str | SafeString:
+        return wording.pause(job)
 
     @admin.display(description="latest fires")
     def latest_fires(self, job: Job) -> str | SafeString:

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from scheduling.core.definition import Kind
 from scheduling.core.errors import InvalidField
+from scheduling.core.fire import CatchUp
 from scheduling.core.recurrence import Preview, words
 from scheduling.models import Fire, Job, JobRun
 
@@ -95,6 +96,22 @@ def state(job: Job) -> str:
     if job.paused_at:
         return "paused"
     return "active" if job.next_fire_at else "finished"
+
+
+def pause(job: Job) -> str | SafeString:
+    """Since when, by whom, why, and until when."""
+    if job.paused_at is None:
+        return "-"
+    since = f"since {instant(job.paused_at)} by {job.paused_by or 'someone'}"
+    return format_html("{}<br>{}<br>{}", since, job.pause_reason or "without a reason", _pause_end(job))
+
+
+def _pause_end(job: Job) -> str:
+    if job.paused_until is None:
+        return "until someone resumes it"
+    local = "" if job.tz == "UTC" else f"{_local(job.paused_until.astimezone(ZoneInfo(job.tz)))}, "
+    missed = "stays skipped" if job.catch_up == CatchUp.NONE else f"comes back: {job.catch_up}"
+    return f"until {local}{instant(job.paused_until)}; then what was missed {missed}"
 
 
 def job_link(job: Job) -> str | SafeString:

@@ -6,6 +6,7 @@ start as it is written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 
 from scheduling.core.clock import MICROSECOND
@@ -33,6 +34,17 @@ def read_end(field: str, text: str, tz: str) -> datetime:
     except OverflowError:
         raise InvalidField(field, text, "lies outside the years 1 to 9999") from None
     return _on_the_wall(field, following, tz) - MICROSECOND
+
+
+def read_shared(field: str, text: str, zones: Iterable[str]) -> datetime:
+    """As ``read_start``, for jobs of these zones: what is written must be the same moment in all of them.
+
+    Raises InvalidField, naming ``field``.
+    """
+    moments = {read_start(field, text, tz) for tz in zones} or {read_start(field, text, "UTC")}
+    if len(moments) > 1:
+        raise InvalidField(field, text, "is read in the zone of the job, and these jobs have several; give its offset")
+    return moments.pop()
 
 
 def _read(field: str, text: str) -> date:

@@ -12,8 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseError
 
-from scheduling.core.errors import FairbeatError, InvalidField
-from scheduling.core.local_moments import read_start
+from scheduling.core.errors import FairbeatError
 from scheduling.models import Job
 from scheduling.services.find_job import find_job
 
@@ -43,19 +42,6 @@ class JobsCommand(BaseCommand):
 
     def tell(self, outcome: Any, words: str, *, as_json: bool) -> None:
         self.stdout.write(json.dumps(outcome, indent=1, default=_text) if as_json else words)
-
-
-def moment_for(field: str, text: str | None, jobs: Sequence[Job]) -> datetime | None:
-    """A moment without an offset is read in the zone of the jobs, which must be one.
-
-    Raises InvalidField, naming ``field``.
-    """
-    if text is None:
-        return None
-    moments = {read_start(field, text, job.tz) for job in jobs}
-    if len(moments) > 1:
-        raise InvalidField(field, text, "the zones of these jobs differ; give the moment with its offset")
-    return moments.pop()
 
 
 def _text(value: Any) -> str:

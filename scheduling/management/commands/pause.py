@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from scheduling.core.fire import CatchUp
-from scheduling.management.jobs_command import JobsCommand, moment_for
+from scheduling.core.local_moments import read_shared
+from scheduling.management.jobs_command import JobsCommand
 from scheduling.models import Job
 from scheduling.services.pause import pause
 
@@ -32,12 +33,7 @@ class Command(JobsCommand):
         )
 
     def operate(self, jobs: Sequence[Job], **options: Any) -> None:
-        done = pause(
-            jobs,
-            reason=options["reason"],
-            by=options["by"],
-            until=moment_for("until", options["until"], jobs),
-            catch_up=options["catch_up"],
-        )
+        until = None if options["until"] is None else read_shared("until", options["until"], {job.tz for job in jobs})
+        done = pause(jobs, reason=options["reason"], by=options["by"], until=until, catch_up=options["catch_up"])
         words = f"paused: jobs {done.jobs}, fires that had not started and are skipped {done.skipped}"
         self.tell(asdict(done), words, as_json=options["json"])
