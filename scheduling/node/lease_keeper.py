@@ -47,10 +47,19 @@ class LeaseKeeper:
         self._leaving.put(shards)
 
     def stop(self, timeout_s: float) -> None:
-        """Renew no more; the lease still runs until ``Coordinator.leave``."""
+        """Renew no more; the lease still runs until ``leave``."""
         self._leaving.put(None)
         self._thread.join(timeout_s)
         self._link.close()
+
+    def leave(self) -> None:
+        """Free at once what the node still owns. Where the database does not answer, the lease runs out by itself."""
+        for _ in range(2):  # a session that broke since it was last used is made anew
+            try:
+                self._coordinator.leave()
+                return
+            except StoreUnavailable as problem:
+                logger.warning("the lease was not given up: %s", problem)
 
     def _run(self) -> None:
         while True:

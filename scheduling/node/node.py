@@ -52,7 +52,7 @@ class Node:
         renew_s: float,
         alone: bool = False,
     ) -> None:
-        self._node, self._publisher, self._coordinator, self._alone = node, publisher, coordinator, alone
+        self._node, self._publisher, self._alone = node, publisher, alone
         self._clock = DatabaseClock()
         self._engine = Engine(self._clock, limits)
         self._inbox = Inbox()
@@ -103,7 +103,7 @@ class Node:
         self._hints.stop()
         self._lease.stop(timeout_s=1.0)
         self._storekeeper.stop(timeout_s=2.0)
-        self._coordinator.leave()
+        self._lease.leave()
         logger.info("node %s has drained", self._node)
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:

@@ -46,7 +46,7 @@ class Poller:
         batch: int,
         backlog: int,
     ) -> None:
-        self._node, self._store, self._publisher, self._coordinator = node, store, publisher, coordinator
+        self._node, self._store, self._publisher = node, store, publisher
         self._tick_s, self._confirm_s, self._batch, self._backlog = tick_s, confirm_s, batch, backlog
         self._clock = DatabaseClock()
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._note)
@@ -171,6 +171,6 @@ class Poller:
         self._publisher.stop(timeout_s=1.0)
         self._hints.stop()
         self._lease.stop(timeout_s=1.0)
-        self._coordinator.leave()
+        self._lease.leave()
         self._store.close()
         logger.info("node %s has drained", self._node)

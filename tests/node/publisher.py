@@ -1,0 +1,45 @@
+"""A publisher that a test can watch from another thread, and that confirms at once, or when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Condition
+
+from scheduling.broker.memory import MemoryPublisher
+from scheduling.core.fire import Fire
+
+
+class WatchedPublisher(MemoryPublisher):
+    def __init__(self, *, confirms: bool) -> None:
+        super().__init__()
+        self._changed = Condition()
+        self._confirms = confirms
+
+    def publish(self, fires: Sequence[Fire]) -> None:
+        with self._changed:
+            super().publish(fires)
+            if self._confirms:
+                self.confirm(*fires)  # only an entry in the node's inbox
+            self._changed.notify_all()
+
+    def stop(self, *, timeout_s: float) -> None:
+        with self._changed:
+            super().stop(timeout_s=timeout_s)
+
+    def wait_for(self, count: int, *, timeout_s: float = 15) -> list[Fire]:
+        """Wait until so many were published; all of them."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self.published) >= count, timeout_s)
+            assert len(self.published) >= count, f"{len(self.published)} of {count} were published"
+            return list(self.published)
+
+    def confirm_all(self) -> None:
+        """Confirm what is open, and from now on what is published."""
+        with self._changed:
+            self._confirms = True
+            self.confirm()
+
+    def refuse_all(self) -> None:
+        """There is no connection for what is open."""
+        with self._changed:
+            self.refuse()
