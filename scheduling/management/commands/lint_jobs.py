@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseError
 
 from scheduling.services.lint_jobs import lint_jobs
 
@@ -18,7 +19,13 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print a list of JSON objects")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not options["json"]:
+        try:
+            self._print(as_json=options["json"])
+        except DatabaseError as problem:
+            raise CommandError(f"the database does not answer: {str(problem).partition(chr(10))[0]}") from problem
+
+    def _print(self, *, as_json: bool) -> None:
+        if not as_json:
             for finding in lint_jobs():
                 self.stdout.write(str(finding))
             return

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseError
 
 from scheduling.core.errors import FairbeatError
 from scheduling.services.replan_zones import replan_zones
@@ -27,6 +28,8 @@ class Command(BaseCommand):
             done = replan_zones()
         except FairbeatError as problem:
             raise CommandError(str(problem)) from problem
+        except DatabaseError as problem:
+            raise CommandError(f"the database does not answer: {str(problem).partition(chr(10))[0]}") from problem
         if options["json"]:
             self.stdout.write(json.dumps(asdict(done), default=str, indent=1))
             return
