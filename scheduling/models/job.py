@@ -244,6 +244,7 @@ class Job(models.Model):
         Raises InvalidField.
         """
         self.definition()
+        self.check_calendar()
         is_new = self._state.adding
         if is_new:
             Job.objects.plan(self)

@@ -199,6 +199,18 @@ def test_a_process_with_another_tzdata_plans_by_it(spawn: Spawn, tmp_path: Path)
     assert planned(job)[0] == datetime(2026, 3, 3, 10, 30, tzinfo=UTC)  # 16:00 at +05:30 has passed today
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_node_that_starts_with_another_tzdata_replans_beside_its_work(spawn: Spawn) -> None:
+    JobClock.objects.create(job_origin=NOW, real_origin=None)
+    ZoneData.objects.create(version="1970a", replanned_at=NOW)
+    job = paris()
+    as_planned_by_another_tzdata(job)
+    nowhere = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "FAIRBEAT_STOP": "1"}
+    spawn("manage.py", "scheduler", "--node-id", "lone", ready="moved: default/daily", **nowhere)
+    assert planned(job)[0] == RIGHT
+    assert ZoneData.objects.get().version == zone_data_version()
+
+
 def zone_file(name: str) -> Path:
     return next(file for directory in zoneinfo.TZPATH if (file := Path(directory) / name).is_file())
 
