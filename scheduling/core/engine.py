@@ -130,8 +130,6 @@ class Engine:
                 return self._take_again(epochs)
             case Settle(epochs):
                 return self._take_again(epochs)
-            case Reap() | Expire():
-                pass  # neither touches what we hold: the next one does what this one did not
         return []
 
     def drain(self) -> None:
@@ -320,8 +318,7 @@ class Engine:
     def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
         if not settlements:
             return []
-        for settlement in settlements:
-            self._settling[number_of(settlement.fire)] = settlement.fire
+        self._settling.update((number_of(settlement.fire), settlement.fire) for settlement in settlements)
         return [Settle(self._marks.epochs_of([s.fire for s in settlements]), settlements)]
 
     def settled(self, effect: Settle) -> list[Effect]:
@@ -333,11 +330,8 @@ class Engine:
     # -- publish ------------------------------------------------------------------------------------------------
 
     def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
-        if not fires:
-            return []
-        for fire in fires:
-            self._in_flight[number_of(fire)] = fire
-        return [Publish(fires)]
+        self._in_flight.update((number_of(fire), fire) for fire in fires)
+        return [Publish(fires)] if fires else []
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
         now = self._clock.monotonic()
@@ -374,6 +368,12 @@ class Engine:
         marks = self._marks.take_moved()
         self._recording = True
         return [Record(self._marks.epochs(marks), marks)]
+
+    def reaped(self) -> list[Effect]:
+        """Some runs were ended: what they free is looked for, and whether there are more."""
+        self.look_now()
+        self._reap_at = 0.0
+        return []
 
     def recorded(self) -> list[Effect]:
         self._recording = False

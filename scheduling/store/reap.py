@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from psycopg.rows import TupleRow
@@ -12,15 +13,21 @@ from psycopg.rows import TupleRow
 from scheduling.core.identity import run_id
 from scheduling.core.lost_lease import after_lost_lease
 from scheduling.store.connection import Connection
+from scheduling.store.rows import SHARD
+from scheduling.store.shares import read_in_shares
 from scheduling.store.statements import statements
 
-BATCH = 500
+BATCH = 1000  # a mass of them must not hold up the claims for long
 
 
 def reap(connection: Connection, shards: Collection[int], *, now: datetime, grace: timedelta) -> int:
     """Within the caller's transaction; returns how many. ``now`` is job time, ``grace`` real time beyond the lease."""
     sql = statements("schedule")
-    rows = connection.execute(sql["expired"], {"shards": sorted(shards), "grace": grace, "limit": BATCH}).fetchall()
+
+    def read(of_shards: Sequence[int], share: int) -> list[TupleRow]:
+        return connection.execute(sql["expired"], {"shards": of_shards, "grace": grace, "share": share}).fetchall()
+
+    rows = read_in_shares(read, sorted(shards), BATCH, group_of=itemgetter(SHARD))[:BATCH]
     if rows:
         ends = [_end(row, now) for row in rows]
         connection.execute(sql["reap"], {column: [end[column] for end in ends] for column in ends[0]})
@@ -28,7 +35,7 @@ def reap(connection: Connection, shards: Collection[int], *, now: datetime, grac
 
 
 def _end(row: TupleRow, now: datetime) -> dict[str, Any]:
-    fire, _, scheduled_for, history_days, fence, attempt, max_attempts, holder, base_s, cap_s, deleted = row
+    fire, _shard, scheduled_for, history_days, fence, attempt, max_attempts, holder, base_s, cap_s, deleted = row
     end = after_lost_lease(
         attempt,
         max_attempts,

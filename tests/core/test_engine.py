@@ -342,6 +342,14 @@ def test_leases_of_workers_are_reaped_each_second_and_history_expires_by_the_own
     assert len(of(Expire, Desk(shards=(0,)).run(119))) == 2
 
 
+def test_after_some_were_reaped_it_looks_at_once_for_more_and_for_what_they_free() -> None:
+    desk = Desk()
+    desk.run(0.5)
+    desk.engine.reaped()
+    effects = desk.pass_time()
+    assert (len(of(Reap, effects)), len(of(ReadWaiting, effects))) == (1, 1)
+
+
 def test_several_occurrences_of_a_fast_job_go_out_in_order() -> None:
     desk = Desk(window_s=1.0)
     desk.claim(make_due(make_work(), schedule=every(0.25)), due(9, at_s=0.6))

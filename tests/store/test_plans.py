@@ -34,7 +34,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "release": KEYS | {"seq_epochs": [1], "seqs": [1], "claim_for": None},
     "settle": KEYS | {"states": ["parked"], "reasons": ["turn"], "wake_ats": [NOON]},
     "predecessors": KEYS | {"job_ids": [uuid4()]},
-    "expired": SHARDS | {"grace": timedelta(seconds=5), "limit": 10},
+    "expired": SHARDS | {"grace": timedelta(seconds=5), "share": 10},
     "reap": KEYS
     | {"states": ["dead"], "reasons": ["x"], "wake_ats": [NOON], "run_ids": [uuid4()], "holders": [uuid4()]},
     "adopt": {},

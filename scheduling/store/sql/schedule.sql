@@ -222,13 +222,13 @@ GROUP BY d.id
 
 -- name: expired
 -- Running beyond lease and grace: the worker is gone, or was frozen. Held rows are left to the next poll.
-SELECT f.id, f.job_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
+SELECT f.id, f.shard_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
     extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL
 FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_fire
     WHERE shard_id = owned.shard AND state = 'running' AND lease_until < clock_timestamp() - %(grace)s::interval
-    ORDER BY lease_until LIMIT %(limit)s
+    ORDER BY lease_until LIMIT %(share)s
     FOR UPDATE SKIP LOCKED
 ) AS f
 JOIN scheduling_job j ON j.id = f.job_id
