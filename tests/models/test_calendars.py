@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -61,7 +62,7 @@ def test_the_database_refuses_it_too(acme: Tenant, zen: Tenant) -> None:
     foreign = Calendar.objects.create(name="holidays", tenant=acme)
     job = Job.objects.cron("t", "@daily", tenant=zen)
 
-    def refused(sql: str, *values: object) -> None:
+    def refused(sql: str, *values: Any) -> None:
         with (
             pytest.raises(IntegrityError, match="may not use the calendar of another tenant"),
             transaction.atomic(),

@@ -6,9 +6,9 @@ import json
 import logging
 import shutil
 import zoneinfo
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,7 +18,6 @@ from django.db import connection
 
 from scheduling.models import Calendar, Job, JobClock, ZoneData
 from scheduling.services import replan_zones as service
-from scheduling.services import zone_data_version as versions
 from scheduling.services.replan_zones import LOCK, Replanned, replan_if_changed, replan_zones
 from scheduling.services.zone_data_version import zone_data_version
 from tests.conftest import Spawn
@@ -36,7 +35,7 @@ def now(db: None) -> datetime:
     return NOW
 
 
-def paris(name: str = "daily", **options: object) -> Job:
+def paris(name: str = "daily", **options: Any) -> Job:
     return Job.objects.cron("t", "0 16 * * *", tz="Europe/Paris", name=name, **options)
 
 
@@ -219,8 +218,8 @@ def zone_file(name: str) -> Path:
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(versions.zoneinfo, "TZPATH", (str(tmp_path / "missing"), str(tmp_path)))
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(zoneinfo, "TZPATH", (str(tmp_path / "missing"), str(tmp_path)))
     return tmp_path
 
 

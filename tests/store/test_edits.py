@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -56,7 +57,7 @@ def owner(committed_db: None) -> Iterator[Owner]:
     owner.store.close()
 
 
-def daily(cron: str = "0 9 * * *", **options: object) -> Job:
+def daily(cron: str = "0 9 * * *", **options: Any) -> Job:
     return Job.objects.cron("tests.none", cron, name="daily", **options)
 
 

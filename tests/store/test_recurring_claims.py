@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -62,7 +63,7 @@ def owner(committed_db: None) -> Iterator[Owner]:
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_after_an_outage_the_policy_decides_and_every_occurrence_has_its_row(
-    policy: dict[str, object], expected: list[str], owner: Owner
+    policy: dict[str, Any], expected: list[str], owner: Owner
 ) -> None:
     job = Job.objects.cron(TASK, "*/10 * * * *", **policy)
     owner.look(NOON + 50 * MINUTE)
