@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,22 @@ def test_a_job_that_may_not_overlap_is_dispatched_by_what_is_ahead(policy, ahead
     answer = desk.engine.predecessors_counted(one(CountPredecessors, effects), {fire.id: ahead} if ahead.ahead else {})
     assert published(answer) == ([fire] if outcome == "published" else [])
     assert reasons(answer) == ([] if outcome == "published" else [outcome])
+
+
+def test_a_fire_that_was_asked_for_one_at_a_time_waits_though_its_job_allows_overlap() -> None:
+    desk = Desk()
+    row: dict[str, Any] = {"seq": 0, "epoch": 0, "origin": "backfill:7", "exclusive": True, "fire_at": NOON}
+    fires = [make_fire(at=NOON + SECOND * n, **row) for n in (1, 2)]
+    release = one(Release, desk.engine.waiting_read(fires))
+    desk.note(desk.engine.released(release, {fire.id for fire in fires}))
+    effects = desk.run(0.01)
+    assert published(effects) == []
+    answer = desk.engine.predecessors_counted(one(CountPredecessors, effects), {fires[1].id: Predecessors(8, 0)})
+    assert published(answer) == [fires[0]]
+    (settlement,) = one(Settle, answer).settlements
+    assert (settlement.fire, settlement.state, settlement.reason) == (fires[1], State.PARKED, "overlap")
+    assert settlement.wake_at is not None
+    assert 3.9 < (settlement.wake_at - NOON).total_seconds() < 4.1  # the further behind, the later the next look
 
 
 def test_a_count_that_failed_is_made_again_and_costs_no_take_over() -> None:

@@ -20,6 +20,7 @@ SCHEDULE = statements("schedule", row_lock="", fire_lock=FIRE_LOCK)
 POLLING = statements(
     "polling", fire_columns=SCHEDULE["fire_columns"], fire_work=SCHEDULE["fire_work"], fire_lock=FIRE_LOCK
 )
+PAUSES = statements("pauses")
 KEYS = {"ids": [uuid4()], "scheduled_fors": [NOON], "history_days": [30], "fences": [1]}
 SHARDS = {"shards": [1, 2]}
 VALUES: dict[str, dict[str, Any]] = {
@@ -40,6 +41,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "adopt": {},
     "reclaim": {"limit": 10, "claim_for": timedelta(seconds=30)},
     "confirm": KEYS,
+    "over": SHARDS | {"now": NOON, "limit": 10},
+    "end": {"job_ids": [uuid4()], "now": NOON},
 }
 
 
@@ -53,7 +56,7 @@ def session(committed_db: None) -> Iterator[Connection]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_no_statement_of_a_node_scans_a_table(session: Connection, name: str) -> None:
-    statement = SCHEDULE.get(name) or POLLING[name]
+    statement = {**SCHEDULE, **POLLING, **PAUSES}[name]
     plan = session.execute(f"EXPLAIN {statement}".encode(), VALUES[name]).fetchall()
     scans = [line for (line,) in plan if "Seq Scan" in line]
     assert not scans
