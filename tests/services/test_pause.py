@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduling.core.errors import InvalidField
-from scheduling.models import Fire, Job
+from scheduling.models import Fire, Job, ShardProgress
 from scheduling.services.pause import Paused, pause
 from tests.ledger_rows import DAY, add_fire
 from tests.services.conftest import SetTime
@@ -64,6 +64,23 @@ def test_what_has_not_started_is_skipped_and_anything_else_is_left(
     assert done.skipped == is_taken
     assert (fire.fence, fire.wake_at is None or not is_taken) == (1, True)
     assert fire.finished_at is not None or not is_taken
+
+
+@pytest.mark.parametrize("sent", [{"seq_epoch": 2, "seq": 5}, {"seq_epoch": 1, "seq": 9}, {"confirmed": True}])
+def test_what_a_plain_celery_task_was_sent_is_left_since_it_may_have_run(job: Job, sent: dict[str, Any]) -> None:
+    ShardProgress.objects.filter(shard_id=job.shard_id).update(seq_epoch=2, seq=5)
+    fire = add_fire(job, **sent)
+    unsent = add_fire(job, DAY + timedelta(hours=1), seq_epoch=2, seq=6)
+    assert paused(job).skipped == 1
+    assert {f.pk: f.state for f in Fire.objects.all()} == {fire.pk: "claimed", unsent.pk: "skipped"}
+
+
+def test_what_was_sent_and_not_acquired_is_skipped_where_workers_do_acquire(job: Job) -> None:
+    add_fire(job, DAY - timedelta(hours=1), state="succeeded")
+    fire = add_fire(job, confirmed=True)
+    assert paused(job).skipped == 1
+    fire.refresh_from_db()
+    assert (fire.state, fire.reason) == ("skipped", "paused")
 
 
 @pytest.mark.parametrize("origin", ["manual:7", "backfill:7"])

@@ -14,13 +14,21 @@ WHERE id = ANY (%(job_ids)s::uuid[]) AND deleted_at IS NULL
 RETURNING id, shard_id
 
 -- name: skip
--- The schedule's own fires that have not started; they are no runs, so max_runs does not count them. (The shard and the form of
--- the condition on state let the planner choose between the job's history and what waits in its shard.)
-WITH skipped AS (
+-- The schedule's own fires that have not started; they are no runs, so max_runs does not count them. What was published stays
+-- claimed for ever if its task is a plain Celery task, which never acquires: so it is skipped only where a worker has acquired
+-- some fire of the job. (Else its acquire, if there will be one, finds the pause.) The shards, and the form of the first condition
+-- on state, let the planner choose between the history of the job and what waits in its shard.
+WITH job AS MATERIALIZED (
+    SELECT j.id, p.seq_epoch, p.seq, EXISTS (SELECT FROM scheduling_fire r WHERE r.job_id = j.id AND r.attempt > 0) AS acquires
+    FROM scheduling_job j JOIN scheduling_shardprogress p ON p.shard_id = j.shard_id
+    WHERE j.id = ANY (%(job_ids)s::uuid[])
+), skipped AS (
     UPDATE scheduling_fire f
     SET state = 'skipped', reason = 'paused', wake_at = NULL, finished_at = clock_timestamp()
-    WHERE f.job_id = ANY (%(job_ids)s::uuid[]) AND f.shard_id = ANY (%(shards)s::smallint[]) AND f.origin = '' AND f.attempt = 0
-      AND (f.state = 'claimed' OR f.state IN ('parked', 'retry_wait'))
+    FROM job j
+    WHERE f.job_id = j.id AND f.job_id = ANY (%(job_ids)s::uuid[]) AND f.shard_id = ANY (%(shards)s::smallint[])
+      AND f.origin = '' AND f.attempt = 0 AND (f.state = 'claimed' OR f.state IN ('parked', 'retry_wait'))
+      AND (f.state <> 'claimed' OR j.acquires OR NOT (f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (j.seq_epoch, j.seq), false)))
     RETURNING f.job_id
 ), counted AS (
     SELECT job_id, count(*) AS fires FROM skipped GROUP BY job_id
