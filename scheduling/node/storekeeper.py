@@ -123,7 +123,7 @@ class Storekeeper:
             case Reap(epochs, now):
                 if reaped := self._store.reap(epochs, now=now):
                     logger.warning("%d runs outlived their lease and were ended", reaped)
-                    return self._engine.look_now
+                    return self._engine.reaped
             case Expire(now):
                 for day in self._store.expire(now=now):
                     logger.info("dropped the expired history %s", day)

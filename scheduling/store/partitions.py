@@ -60,7 +60,7 @@ def _name(table: str, history_days: int, day: date) -> str:
 
 
 def _exists(connection: Connection, name: str) -> bool:
-    return connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
+    return connection.execute(statements("partitions")["exists"], [name]).fetchone() is not None
 
 
 def _make(connection: Connection, table: str, history_days: int, day: date) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from scheduling.core.sharding import assign
 from scheduling.models import Fire, Job, JobClock, Node, Shard
 from scheduling.node import node as node_module
 from scheduling.node.node import Superseded
+from scheduling.store import reap
 from scheduling.store.connection import NODE_PREFIX
 from tests.fires import make_fire
 from tests.node.conftest import SHARDS, Start
@@ -279,3 +281,24 @@ def test_an_end_frees_the_shards_also_when_the_session_of_the_lease_has_just_bro
     node.stop()
     assert node.ended() is None
     assert owners() == {}
+
+
+def test_many_lost_runs_are_all_retried_though_one_reap_ends_only_some(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reap, "BATCH", 3)
+    monkeypatch.setattr(engine, "REAP_S", 60.0)
+    job = Job.objects.once(TASK, JobClock.objects.now() + timedelta(days=9))
+    now = JobClock.objects.now()
+    run: dict[str, Any] = {
+        "state": "running",
+        "attempt": 1,
+        "started_at": now - timedelta(minutes=9),
+        "holder": UUID(int=1),
+    }
+    fires = {
+        make_fire(job, now - timedelta(minutes=n), lease_until=now - timedelta(minutes=1), **run).pk for n in range(10)
+    }
+    again = start("a").publisher.wait_for(10)
+    assert {fire.id for fire in again} == fires
+    assert {(fire.fence, fire.attempt) for fire in again} == {(2, 1)}

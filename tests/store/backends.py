@@ -183,13 +183,21 @@ class PostgresBackend:
     """``store`` has a connection of its own; what the test puts in is committed."""
 
     def __init__(self) -> None:
+        self._opened: list[PostgresStore] = []
         self.store: PostgresStore = self.another("test")
         connection.ensure_connection()
         for name in ("node-1", "node-2"):
             make_node(name)
 
     def another(self, name: str) -> PostgresStore:
-        return PostgresStore(connector(connection.get_connection_params(), name=name), grace=timedelta(seconds=5))
+        """The store of another node."""
+        connect = connector(connection.get_connection_params(), name=name)
+        self._opened.append(PostgresStore(connect, grace=timedelta(seconds=5)))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
 
     def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
         at = NOON + SECOND * at_s

@@ -25,7 +25,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[Backend]:
     request.getfixturevalue("committed_db")
     backend = PostgresBackend()
     yield backend
-    backend.store.close()
+    backend.close()
 
 
 @pytest.fixture

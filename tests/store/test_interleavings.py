@@ -32,7 +32,7 @@ from tests.store.steps import due, owned
 def world(committed_db: None) -> Iterator[PostgresBackend]:
     backend = PostgresBackend()
     yield backend
-    backend.store.close()
+    backend.close()
 
 
 # -- take-over against claim -----------------------------------------------------------------------------------------
@@ -249,19 +249,20 @@ def test_an_acquire_before_the_take_over_keeps_its_run_and_one_after_it_is_stale
 # -- partitions ------------------------------------------------------------------------------------------------------
 
 
-def test_two_sessions_that_need_the_same_new_day_both_get_it(
+def test_two_sessions_that_need_the_same_new_days_both_get_them(
     world: PostgresBackend, open_session: OpenSession, in_thread: InThread
 ) -> None:
-    day = (7, NOON.date().replace(year=2031))
     first, second = open_session("first"), open_session("second")
-    first.execute("BEGIN")
-    partitions.ensure(first, [day])
-    making = in_thread(partitions.ensure, second, [day])
-    until_someone_waits()
-    first.execute("COMMIT")
-    making.result()
-    found = second.execute("SELECT to_regclass('scheduling_fire_7_20310302')").fetchone()
-    assert found != (None,)
+    for number in range(1, 11):
+        day = (7, NOON.date().replace(year=2031, day=number))
+        first.execute("BEGIN")
+        partitions.ensure(first, [day])
+        making = in_thread(partitions.ensure, second, [day])
+        until_someone_waits()
+        first.execute("COMMIT")
+        making.result()
+    made = second.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'scheduling_fire_7_203103__'").fetchone()
+    assert made == (10,)
 
 
 def test_a_claim_goes_on_while_a_partition_is_made(

@@ -28,7 +28,7 @@ Pollers = Callable[[str], PollingStore]
 def world(committed_db: None) -> Iterator[PostgresBackend]:
     backend = PostgresBackend()
     yield backend
-    backend.store.close()
+    backend.close()
 
 
 @pytest.fixture

@@ -13,3 +13,7 @@ JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
 WHERE f.state IN ('parked', 'retry_wait', 'running')
    OR f.state = 'claimed' AND NOT f.confirmed AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
 LIMIT 1
+
+-- name: exists
+-- to_regclass() would ask the session's cache of names, which need not know what another session has just committed.
+SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = current_schema()::regnamespace
