@@ -85,7 +85,10 @@ def test_a_kind_without_its_field_is_refused() -> None:
 
 
 def test_an_unknown_zone_is_refused_for_every_kind() -> None:
-    for fields in (ScheduleFields(Kind.ONCE, at=NOW, tz="No/Where"), ScheduleFields(Kind.CRON, cron="* * * * *", tz="X")):
+    for fields in (
+        ScheduleFields(Kind.ONCE, at=NOW, tz="No/Where"),
+        ScheduleFields(Kind.CRON, cron="* * * * *", tz="X"),
+    ):
         with pytest.raises(InvalidField, match="^tz"):
             JobDefinition(task="t", schedule=fields)
 

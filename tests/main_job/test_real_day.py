@@ -67,7 +67,7 @@ def delete_queues(url: str, prefix: str) -> None:
         channel.exchange_delete(plan.dead_letters(Lane.BULK).exchange)
 
 
-def test_every_occurrence_of_a_real_schedule_is_fired_and_run_exactly_once(broker: dict[str, str], spawn: Spawn) -> None:
+def test_every_occurrence_of_a_real_schedule_fires_and_runs_exactly_once(broker: dict[str, str], spawn: Spawn) -> None:
     JobClock.objects.create(job_origin=FROM, speed=SPEED)
     import_jobs(JOBS.read_bytes().splitlines(), default_task="project.demo.tasks.effect")
     for number in (1, 2):
