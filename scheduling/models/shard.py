@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps.registry import Apps
 from django.conf import settings
 from django.db import models
 
@@ -62,8 +63,11 @@ class ShardProgress(models.Model):
         return f"{self.shard_id}: ({self.seq_epoch}, {self.seq})"
 
 
-def seed_shards(**_: Any) -> None:
+def seed_shards(*, apps: Apps, using: str, **_: Any) -> None:
     """Make the rows of the configured shards where they are missing (after each migrate; never removes one)."""
+    if "shard" not in apps.all_models["scheduling"]:
+        return  # migrated back to where there were none
     wanted = scheduling_settings(settings).SHARDS
-    Shard.objects.bulk_create([Shard(id=n) for n in range(wanted)], ignore_conflicts=True)
-    ShardProgress.objects.bulk_create([ShardProgress(shard_id=n) for n in range(wanted)], ignore_conflicts=True)
+    Shard.objects.using(using).bulk_create([Shard(id=n) for n in range(wanted)], ignore_conflicts=True)
+    progress = [ShardProgress(shard_id=n) for n in range(wanted)]
+    ShardProgress.objects.using(using).bulk_create(progress, ignore_conflicts=True)

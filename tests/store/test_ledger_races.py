@@ -259,7 +259,7 @@ def test_the_owner_hears_of_a_woken_successor_and_of_a_retry_that_is_due_soon(le
     other.execute("LISTEN fairbeat")
 
     def heard() -> list[str]:
-        return [notice.payload for notice in other.notifies(timeout=0)]
+        return [notice.payload for notice in other.notifies(timeout=10, stop_after=1)]
 
     ledger.complete(acquired(ledger, delivery_of(first)), worker="w", result="")
     assert heard() == [str(first.shard_id)]
