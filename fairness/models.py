@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps as installed_apps
 from django.apps.registry import Apps
 from django.core.validators import RegexValidator
 from django.db import models
@@ -61,7 +62,7 @@ class Tenant(models.Model):
         return self.slug
 
 
-def seed_default_tenant(*, apps: Apps, using: str, **_: Any) -> None:
-    """Make the default tenant where it is missing (after each migrate)."""
+def seed_default_tenant(*, using: str, apps: Apps = installed_apps, **_: Any) -> None:
+    """Make the default tenant where it is missing (after each migrate and flush)."""
     if "tenant" in apps.all_models["fairness"]:  # else: migrated back to where there were none
         Tenant.objects.using(using).get_or_create(slug=DEFAULT_TENANT)

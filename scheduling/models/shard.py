@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps as installed_apps
 from django.apps.registry import Apps
 from django.conf import settings
 from django.db import models
@@ -63,8 +64,8 @@ class ShardProgress(models.Model):
         return f"{self.shard_id}: ({self.seq_epoch}, {self.seq})"
 
 
-def seed_shards(*, apps: Apps, using: str, **_: Any) -> None:
-    """Make the rows of the configured shards where they are missing (after each migrate; never removes one)."""
+def seed_shards(*, using: str, apps: Apps = installed_apps, **_: Any) -> None:
+    """Make the rows of the configured shards where they are missing (after each migrate and flush; removes none)."""
     if "shard" not in apps.all_models["scheduling"]:
         return  # migrated back to where there were none
     wanted = scheduling_settings(settings).SHARDS
