@@ -14,6 +14,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
+PARALLEL := -n 4 --dist worksteal  # many tests wait for processes: twice the cores
+
 export SECONDS SPEED JOBS EMBEDDED
 
 demo: .venv/runtime.stamp
@@ -21,11 +23,11 @@ demo: .venv/runtime.stamp
 
 test: lint
 	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --provision-rabbitmq -- \
-		$(BIN)/python -m pytest $(ARGS)
+		$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-embedded: .venv/dev.stamp
 	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --embedded -- \
-		$(BIN)/python -m pytest -m "main_job and not rabbitmq" $(ARGS)
+		$(BIN)/python -m pytest $(PARALLEL) -m "main_job and not rabbitmq" $(ARGS)
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check

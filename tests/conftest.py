@@ -20,6 +20,7 @@ from django.db import connection
 
 from fairness.models import Tenant
 from fairness.queues import QueuePlan
+from project.celery import app
 from project.demo.queues import default_queue, remove
 from project.environment import probe
 from project.environment.plan import LOCAL_RABBITMQ, MISSING
@@ -65,6 +66,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if item.get_closest_marker(service) and (reason := _missing(service)):
             refuse = pytest.fail if os.environ.get("REQUIRE_SERVICES") == "1" else pytest.skip
             refuse(f"needs {service}: {reason}")
+
+
+@pytest.fixture(autouse=True)
+def _current_app() -> None:
+    """A test that makes a Celery app of its own leaves that one as the current app."""
+    app.set_current()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from scheduling.core.recurrence import Interval, occurrences
 from scheduling.models import Fire, JobClock, Node
 from tests.processes import Spawned, eventually
 
-pytestmark = [pytest.mark.main_job, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 JOBS = [
     {"tenant": "acme", "name": "each minute", "cron": "* * * * *"},
