@@ -1,6 +1,6 @@
 """How many next occurrences a second one core computes, with cold and with warm caches.
 
-    python benchmarks/recurrence.py [JOBS.jsonl] [--days 14]
+    python -m benchmarks.recurrence [JOBS.jsonl] [--days 14]
 
 The mix: every distinct cron expression and interval of a file of jobs (as ``import_jobs`` reads it), each expression
 in ten zones, each schedule walked over the same days round a change of many clocks. *Cold*: nothing parsed, no zone

@@ -17,11 +17,11 @@ else:
 
 @admin.register(Tenant)
 class TenantAdmin(TenantModelAdmin):
-    list_display = ("slug", "weight", "history_days", "created_at")
+    list_display = ("slug", "weight", "rate_per_s", "history_days", "created_at")
     search_fields = ("slug__startswith",)
     search_help_text = "The beginning of a slug."
     show_full_result_count = False
-    fields = ("slug", "weight", "history_days")
+    fields = ("slug", "weight", "rate_per_s", "history_days")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:  # noqa: ARG002
         return () if obj is None else ("slug", "history_days")

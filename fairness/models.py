@@ -35,6 +35,12 @@ class Tenant(models.Model):
         help_text="Stable short name; part of the names of the tenant's queues.",
     )
     weight = models.FloatField(default=1.0, help_text="Share of the workers, relative to the other tenants.")
+    rate_per_s = models.FloatField(
+        "rate",
+        null=True,
+        blank=True,
+        help_text="Fires a second that it is meant to stay under; a denser schedule is warned of. Empty: no rate.",
+    )
     history_days = models.SmallIntegerField(
         choices=HistoryDays.choices,
         default=HistoryDays.MONTH,
@@ -52,6 +58,11 @@ class Tenant(models.Model):
                 name="tenant_weight_is_positive",
                 condition=models.Q(weight__gt=0) & models.Q(weight__lte=10_000),
                 violation_error_message="weight: a number above 0 and up to 10000",
+            ),
+            models.CheckConstraint(
+                name="tenant_rate_is_positive",
+                condition=models.Q(rate_per_s__isnull=True) | models.Q(rate_per_s__gt=0),
+                violation_error_message="rate: a number above 0, or empty",
             ),
             models.CheckConstraint(
                 name="tenant_history_days_is_a_class", condition=models.Q(history_days__in=HistoryDays.values)

@@ -33,6 +33,15 @@ class Migration(migrations.Migration):
                     models.FloatField(default=1.0, help_text="Share of the workers, relative to the other tenants."),
                 ),
                 (
+                    "rate_per_s",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Fires a second that it is meant to stay under; a denser schedule is warned of. Empty: no rate.",
+                        null=True,
+                        verbose_name="rate",
+                    ),
+                ),
+                (
                     "history_days",
                     models.SmallIntegerField(
                         choices=[(7, "7 days"), (30, "30 days"), (90, "90 days")],
@@ -54,6 +63,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(("weight__gt", 0), ("weight__lte", 10000)),
                         name="tenant_weight_is_positive",
                         violation_error_message="weight: a number above 0 and up to 10000",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("rate_per_s__isnull", True), ("rate_per_s__gt", 0), _connector="OR"),
+                        name="tenant_rate_is_positive",
+                        violation_error_message="rate: a number above 0, or empty",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("history_days__in", [7, 30, 90])), name="tenant_history_days_is_a_class"

@@ -107,7 +107,7 @@ class JobAdmin(JobModelAdmin):
     def save_model(self, request: HttpRequest, obj: Job, form: Any, change: bool) -> None:
         """What is allowed and probably not meant is said, and saved."""
         super().save_model(request, obj, form, change)
-        for caution in lint(obj.schedule, now=JobClock.objects.now()):
+        for caution in lint(obj.schedule, now=JobClock.objects.now(), rate_per_s=obj.tenant.rate_per_s):
             messages.warning(request, caution.reason)
 
     @admin.display(description="job")

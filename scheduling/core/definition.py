@@ -219,6 +219,8 @@ def _json(args: Any, kwargs: Any) -> tuple[str, str]:
 
 
 def _json_text(name: str, value: Any) -> str:
+    if not value:
+        return "{}" if isinstance(value, dict) else "[]"
     try:
         text = canonical_json(value)
     except (TypeError, ValueError, RecursionError) as problem:

@@ -271,6 +271,7 @@ class Migration(migrations.Migration):
                     "calendar",
                     models.ForeignKey(
                         blank=True,
+                        db_index=False,
                         help_text="Closed days and hours.",
                         null=True,
                         on_delete=django.db.models.deletion.PROTECT,
@@ -280,7 +281,10 @@ class Migration(migrations.Migration):
                 (
                     "tenant",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT, related_name="jobs", to="fairness.tenant"
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="fairness.tenant",
                     ),
                 ),
             ],

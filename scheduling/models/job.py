@@ -46,7 +46,8 @@ class Job(models.Model):
     """A definition. Make one with ``Job.objects.cron()``, ``.every()``, ``.once()`` or ``.declare()``."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    # No index of its own, which each claim would write: that of the names begins with the tenant.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=NAME_LIMIT, blank=True, help_text="Unique within the tenant, where it is given.")
     description = models.TextField(blank=True, default="")
     task = models.CharField(max_length=TASK_LIMIT, help_text="Name of the Celery task.")
@@ -78,7 +79,12 @@ class Job(models.Model):
     end_at = models.DateTimeField(null=True, blank=True, help_text="Nothing after this.")
     max_runs = models.IntegerField(null=True, blank=True, help_text="Fires, after which the job is finished.")
     calendar = models.ForeignKey(
-        "scheduling.Calendar", null=True, blank=True, on_delete=models.PROTECT, help_text="Closed days and hours."
+        "scheduling.Calendar",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        db_index=False,
+        help_text="Closed days and hours.",
     )
     jitter = models.DurationField(default=timedelta(0), help_text="Spreads the fires over this long behind their time.")
 

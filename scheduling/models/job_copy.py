@@ -16,11 +16,15 @@ CHUNK = 256  # lines in one write
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
+def _escaped(text: str) -> str:
+    return str(text) if text.isprintable() and "\\" not in text else text.translate(_ESCAPES)
+
+
 def _text(value: Any) -> str:
     if value is None:
         return "\\N"
     if isinstance(value, str):
-        return str(value).translate(_ESCAPES)
+        return _escaped(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -50,10 +54,11 @@ def write_lines(
 ) -> int:
     """Write every job as a line, planned from ``now`` on; returns how many. ``due`` gets each shard's earliest fire."""
     shards, count, lines = shard_count(), 0, list[str]()
+    tenant, created = str(tenant_id), now.isoformat()
     for definition in definitions:
         job_id = uuid7()
         first = first_occurrence(definition.schedule.build(job_id), job_id, definition.jitter, now=now, shards=shards)
-        lines.append(_line(definition, job_id, tenant_id, first, now))
+        lines.append(_line(definition, job_id, tenant, first, created))
         if first.fire_at is not None:
             due[first.shard] = min(first.fire_at, due.get(first.shard, first.fire_at))
         count += 1
@@ -64,11 +69,13 @@ def write_lines(
     return count
 
 
-def _line(definition: JobDefinition, job_id: UUID, tenant_id: int, first: First, now: datetime) -> str:
-    created, schedule = now.isoformat(), definition.schedule
+def _line(definition: JobDefinition, job_id: UUID, tenant_id: str, first: First, created: str) -> str:
+    schedule = definition.schedule
+    planned = _text(first.scheduled_for)
+    fires = planned if first.fire_at is first.scheduled_for else _text(first.fire_at)
     cells = [
-        job_id.hex, str(tenant_id), str(first.shard), "1", _text(first.scheduled_for), _text(first.fire_at),
-        created, created, created, definition.args_json.translate(_ESCAPES), definition.kwargs_json.translate(_ESCAPES),
+        job_id.hex, tenant_id, str(first.shard), "1", planned, fires,
+        created, created, created, _escaped(definition.args_json), _escaped(definition.kwargs_json),
     ]  # fmt: skip
     for name, default, text in _SCHEDULE:
         value = getattr(schedule, name)

@@ -8,7 +8,7 @@ one transaction; a dry run writes nothing and comes to the same verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -19,7 +19,7 @@ from psycopg.errors import UniqueViolation
 from fairness.models import Tenant
 from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import FairbeatError, InvalidField
-from scheduling.core.recurrence import lint
+from scheduling.core.recurrence import Caution, lint
 from scheduling.models import Job, JobClock
 from scheduling.services.import_line import ImportLine, read_line
 
@@ -80,11 +80,16 @@ class _Import:
         else:
             self.lines[key] = (number, line)
 
-    def compare(self, found: dict[tuple[str, str], Job], *, lint_at: datetime | None) -> None:
+    def compare(
+        self, found: dict[tuple[str, str], Job], tenants: dict[str, Tenant], *, lint_at: datetime | None
+    ) -> None:
         for key, (number, line) in self.lines.items():
             change, detail = self._compared(found.get(key), line)
             detail = "; ".join(filter(None, [detail, line.note]))
-            cautions = () if lint_at is None else lint(line.definition.schedule.build(), now=lint_at)
+            cautions: Sequence[Caution] = ()
+            if lint_at is not None:
+                rate = tenants[line.tenant].rate_per_s if line.tenant in tenants else None
+                cautions = lint(line.definition.schedule.build(), now=lint_at, rate_per_s=rate)
             self.verdicts[number] = Verdict(number, change, *key, detail, tuple(caution.reason for caution in cautions))
 
     def _compared(self, job: Job | None, line: ImportLine) -> tuple[Change, str]:
@@ -126,7 +131,7 @@ def import_jobs(lines: Iterable[bytes], *, default_task: str = "", dry_run: bool
     try:
         with transaction.atomic():
             tenants = _tenants(list(names), make=not dry_run)
-            work.compare(_jobs(names, tenants), lint_at=JobClock.objects.now() if dry_run else None)
+            work.compare(_jobs(names, tenants), tenants, lint_at=JobClock.objects.now() if dry_run else None)
             if not dry_run:
                 work.write(tenants)
     except IntegrityError as problem:

@@ -32,9 +32,10 @@ def lint_jobs() -> Iterator[Finding]:
     """The findings of every job that is not deleted, in the order in which the jobs were made."""
     now = JobClock.objects.now()
     jobs = Job.objects.filter(deleted_at=None).select_related("tenant").order_by("pk")
-    for job in jobs.only("name", "problem", "tenant__slug", *SCHEDULE_COLUMNS).iterator(CHUNK):
+    for job in jobs.only("name", "problem", "tenant__slug", "tenant__rate_per_s", *SCHEDULE_COLUMNS).iterator(CHUNK):
         try:
-            found = [(str(caution.doubt), caution.reason) for caution in lint(job.schedule, now=now)]
+            cautions = lint(job.schedule, now=now, rate_per_s=job.tenant.rate_per_s)
+            found = [(str(caution.doubt), caution.reason) for caution in cautions]
         except InvalidField as problem:
             found = [(BROKEN, str(problem))]
         else:

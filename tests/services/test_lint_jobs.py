@@ -60,3 +60,11 @@ def test_a_dry_run_of_an_import_warns_and_an_import_does_not() -> None:
     ]
     assert [len(verdict.cautions) for verdict in import_jobs(lines, dry_run=True)] == [1, 0, 0]
     assert [len(verdict.cautions) for verdict in import_jobs(lines)] == [0, 0, 0]
+
+
+def test_a_schedule_denser_than_its_tenants_rate_is_told() -> None:
+    slow = Tenant.objects.create(slug="slow", rate_per_s=0.001)
+    Job.objects.cron("shop.charge", "* * * * *", name="dense", tenant=slow)
+    Job.objects.cron("shop.charge", "0 9 * * *", name="sparse", tenant=slow)
+    Job.objects.cron("shop.charge", "* * * * *", name="elsewhere")
+    assert [(finding.name, finding.doubt) for finding in lint_jobs()] == [("dense", "dense")]

@@ -34,6 +34,7 @@ class _Shown:
     schedule: Schedule
     after: datetime
     entries: list[Preview]
+    rate_per_s: float | None = None  # of its tenant
 
 
 class Command(BaseCommand):
@@ -68,7 +69,7 @@ class Command(BaseCommand):
             self.stdout.write(f"  {_line(entry)}")
         if not shown.entries:
             self.stdout.write("  nothing more")
-        for caution in lint(shown.schedule, now=shown.after):
+        for caution in lint(shown.schedule, now=shown.after, rate_per_s=shown.rate_per_s):
             self.stdout.write(f"warning: {caution.reason}")
 
 
@@ -98,7 +99,8 @@ def _of_job(options: dict[str, Any]) -> _Shown:
         raise InvalidField("job", options["job"], f"has a schedule of its own; leave --{given[0]} out")
     job = find_job(options["job"])
     after = instant("from", options["after"]) or JobClock.objects.now()
-    return _Shown(job.schedule, after, job.preview(whole("count", options["count"]), after=after))
+    entries = job.preview(whole("count", options["count"]), after=after)
+    return _Shown(job.schedule, after, entries, job.tenant.rate_per_s)
 
 
 def _id(text: str | None) -> UUID:
