@@ -20,7 +20,7 @@ from uuid import UUID
 
 from django.db import models
 
-from scheduling.core.fire import UNFINISHED, State
+from scheduling.core.fire import State
 from scheduling.core.identity import idempotency_key, millisecond_of
 
 _STATE = models.Q(state__in=[s.value for s in State])
@@ -36,9 +36,6 @@ class FireQuerySet(models.QuerySet["Fire"]):
         return self.get(
             id=fire, scheduled_for__gte=millisecond, scheduled_for__lt=millisecond + timedelta(milliseconds=1)
         )
-
-    def unfinished(self) -> FireQuerySet:
-        return self.filter(state__in=UNFINISHED)
 
 
 class Fire(models.Model):

@@ -1,7 +1,9 @@
 """Deleting jobs: really, where they never fired; softly, where there is history that tells of them.
 
 The jobs are locked ``FOR UPDATE`` first, and a *second* statement looks at their fires: a claim or an acquire in flight
-has committed by then, and is seen; a later one finds the job deleted. A fire that is running is left to its worker.
+has committed by then, and is seen; a later one finds the job deleted. A fire that is running is left to its worker,
+and so is one that was published for a job of which no worker has ever acquired a fire: a plain Celery task has run
+it, or will; anything else finds the job deleted at its acquire.
 """
 
 from __future__ import annotations
@@ -14,10 +16,19 @@ from django.db import connections, transaction
 LOCK = "SELECT id FROM scheduling_job WHERE id = ANY (%s) ORDER BY id FOR UPDATE"
 
 CANCEL_FIRES = """
-UPDATE scheduling_fire
-SET state = CASE WHEN attempt = 0 THEN 'skipped' ELSE 'dead' END,
+WITH job AS MATERIALIZED (
+    SELECT j.id, p.seq_epoch, p.seq,
+        EXISTS (SELECT FROM scheduling_fire r WHERE r.job_id = j.id AND r.attempt > 0) AS acquires
+    FROM scheduling_job j JOIN scheduling_shardprogress p ON p.shard_id = j.shard_id
+    WHERE j.id = ANY (%s)
+)
+UPDATE scheduling_fire f
+SET state = CASE WHEN f.attempt = 0 THEN 'skipped' ELSE 'dead' END,
     reason = 'cancelled', wake_at = NULL, finished_at = clock_timestamp()
-WHERE job_id = ANY (%s) AND state IN ('claimed', 'parked', 'retry_wait')
+FROM job j
+WHERE f.job_id = j.id AND f.state IN ('claimed', 'parked', 'retry_wait')
+  AND (f.state <> 'claimed' OR j.acquires
+       OR NOT (f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (j.seq_epoch, j.seq), false)))
 """
 
 HIDE = """

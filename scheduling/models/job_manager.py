@@ -98,25 +98,22 @@ class JobManager(models.Manager["Job"]):
         if not name:
             raise InvalidField("name", name, "declare() finds its job by tenant and name")
         given = {"cron": cron, "rrule": rrule, "every": every, "at": at}
-        if len(told := [kind for kind, value in given.items() if value]) != 1:
+        if sum(1 for value in given.values() if value) != 1:
             raise InvalidField("schedule", given, "give exactly one of cron, rrule, every, at")
         owner = _tenant(tenant)
         _with_calendar(owner, options)
         options["name"] = name
         with transaction.atomic(using=self.db):
             found = self._named(owner, name)
-            match told[0]:
-                case "cron":
-                    definition = JobDefinition.cron_job(task, cron, **options)
-                case "rrule":
-                    definition = JobDefinition.rrule_job(task, rrule, **options)
-                case "at":
-                    assert at is not None
-                    definition = JobDefinition.once_job(task, at, **options)
-                case _:
-                    assert every is not None
-                    anchor = anchor or (found.anchor if found else None) or JobClock.objects.now()
-                    definition = JobDefinition.interval_job(task, every, anchor=anchor, **options)
+            if cron:
+                definition = JobDefinition.cron_job(task, cron, **options)
+            elif rrule:
+                definition = JobDefinition.rrule_job(task, rrule, **options)
+            elif at:
+                definition = JobDefinition.once_job(task, at, **options)
+            else:
+                anchor = anchor or (found and found.anchor) or JobClock.objects.now()
+                definition = JobDefinition.interval_job(task, every or timedelta(0), anchor=anchor, **options)
             if found is None:
                 try:
                     with transaction.atomic(using=self.db):

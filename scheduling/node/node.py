@@ -61,7 +61,7 @@ class Node:
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
         self._storekeeper = Storekeeper(
-            store, self._engine, self._inbox, clock=self._clock, node=node, on_stale=self._stale, on_taken=self._tried
+            store, self._engine, self._inbox, node=node, on_stale=self._stale, on_taken=self._tried
         )
         self._hints = HintListener(connect, self._hint_later)
 

@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from scheduling.core.clock import Clock
 from scheduling.core.effects import (
     Claim,
     CountPredecessors,
@@ -62,12 +61,11 @@ class Storekeeper:
         engine: Engine,
         inbox: Inbox,
         *,
-        clock: Clock,
         node: str,
         on_stale: Callable[[Collection[int]], None],
         on_taken: Callable[[frozenset[int]], None],
     ) -> None:
-        self._store, self._engine, self._inbox, self._clock, self._node = store, engine, inbox, clock, node
+        self._store, self._engine, self._inbox, self._node = store, engine, inbox, node
         self._on_stale, self._on_taken = on_stale, on_taken
         self._orders: SimpleQueue[StoreEffect | Take | Report | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="storekeeper", daemon=True)

@@ -76,6 +76,25 @@ def test_what_waits_is_cancelled_and_what_runs_or_ended_is_left(state: str, atte
 
 
 @pytest.mark.django_db
+def test_what_a_plain_celery_task_was_sent_stays_sent():
+    job = make_job()
+    sent = add_fire(job, confirmed=True)
+    job.delete()
+    sent.refresh_from_db()
+    assert (sent.state, sent.reason) == ("claimed", "")
+
+
+@pytest.mark.django_db
+def test_what_is_published_for_a_task_that_acquires_is_cancelled():
+    job = make_job()
+    published = add_fire(job, confirmed=True)
+    add_fire(job, DAY + timedelta(days=1), state="succeeded")
+    job.delete()
+    published.refresh_from_db()
+    assert (published.state, published.reason) == ("skipped", "cancelled")
+
+
+@pytest.mark.django_db
 def test_the_fires_of_other_jobs_are_left():
     other = add_fire(make_job("other"))
     job = make_job()

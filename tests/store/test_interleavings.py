@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from threading import Event
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from scheduling.store.connection import Link, connector
 from scheduling.store.port import StoreUnavailable
 from scheduling.testing.clock import NOON
 from tests.claims import job_id
+from tests.processes import eventually
 from tests.store.backends import PostgresBackend, plans
 from tests.store.sessions import (
     SQL,
@@ -109,14 +111,21 @@ def test_a_node_that_is_frozen_inside_a_transaction_is_ended_by_the_take_over(
 
 
 def test_a_take_over_ends_no_session_that_is_not_a_nodes(
-    world: PostgresBackend, in_thread: InThread, open_session: OpenSession
+    world: PostgresBackend, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owned(world)
+    new, looked = world.another("new"), Event()
+    look = new._end_blockers
+
+    def look_and_tell(pid: int) -> None:
+        look(pid)
+        looked.set()
+
+    monkeypatch.setattr(new, "_end_blockers", look_and_tell)
     with psycopg.connect(**connection.get_connection_params()) as person:
         person.execute("SELECT FROM scheduling_shard WHERE id = 1 FOR SHARE")
-        taking = in_thread(world.another("new").take_over, [1], "node-2")
-        until_someone_waits()
-        time.sleep(0.7)  # longer than it waits before it looks for nodes that block it
+        taking = in_thread(new.take_over, [1], "node-2")
+        assert looked.wait(10)  # for nodes that block it
         person.execute("SELECT 1")
         person.rollback()
     assert taking.result()[0] == {1: 2}
@@ -129,8 +138,7 @@ def test_a_node_that_idles_in_a_transaction_is_ended_by_its_server_and_connects_
         session.execute("BEGIN")
         session.execute("SELECT 1")
     pid = session.info.backend_pid
-    while _lives(pid):
-        time.sleep(0.01)
+    eventually(lambda: not _lives(pid))
     with pytest.raises(StoreUnavailable), link() as session:
         session.execute("SELECT 1")
     with link() as session:
