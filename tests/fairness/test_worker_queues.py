@@ -98,6 +98,7 @@ def test_a_queue_that_the_broker_refuses_costs_that_queue_alone(start, channel, 
 def test_after_a_lost_connection_the_queues_are_consumed_again(start, channel, plan):
     worker = start()
     name = plan.queue_name("default", "bulk")
+    eventually(lambda: channel.queue_declare(name, passive=True).consumer_count == 1)  # it asks without waiting
 
     channel.queue_delete(name)  # Celery takes a cancelled consumer for a lost connection
 
