@@ -134,15 +134,11 @@ class TimingWheel(Generic[T]):
         Time never goes back: an earlier ``to_tick`` leaves it where it is, and takes out only what was late by then.
         """
         due = self._take_late(to_tick) if self._late else []
-        first = self._first()
-        while first is not None and first[2] <= to_tick:
-            level, index, self._now = first
-            if level == 0:
-                self._fire(to_tick, due)
-            else:
+        if to_tick > self._now:
+            while not self._fire(to_tick, due) and (upper := self._first_upper()) and upper[2] <= to_tick:
+                level, index, self._now = upper
                 self._spill(level, index)
-            first = self._first()
-        self._now = max(self._now, to_tick)
+            self._now = to_tick
         self._size -= len(due)
         return due
 
@@ -150,8 +146,10 @@ class TimingWheel(Generic[T]):
         """A tick not after the next deadline, and after now unless something is late; None if there is nothing."""
         if self._late:
             return min(self._late, key=itemgetter(0))[0]
-        first = self._first()
-        return None if first is None else first[2]
+        if occupied := self._occupied[0]:
+            return (self._now & ~MASK) + (occupied & -occupied).bit_length() - 1
+        upper = self._first_upper()
+        return None if upper is None else upper[2]
 
     def remove_if(self, predicate: Callable[[T], bool]) -> list[T]:
         """Take out the items for which ``predicate`` is true, in no particular order; if it raises, nothing changes."""
@@ -168,8 +166,8 @@ class TimingWheel(Generic[T]):
                 self.add(deadline_tick, item)
         return removed
 
-    def _first(self) -> tuple[int, int, int] | None:
-        """Level, index and first tick of the earliest slot that holds anything; an era is a slot above the rings."""
+    def _first_upper(self) -> tuple[int, int, int] | None:
+        """Level, index and first tick of the earliest slot, once level 0 is empty; an era is a slot above the rings."""
         for level, occupied in enumerate(self._occupied):
             if occupied:
                 index = (occupied & -occupied).bit_length() - 1
@@ -180,17 +178,21 @@ class TimingWheel(Generic[T]):
             return LEVELS, era, era << LEVELS * BITS
         return None
 
-    def _fire(self, to_tick: int, due: list[T]) -> None:
-        """Move to ``due`` what level 0 holds up to ``to_tick``."""
-        ring, ahead = self._rings[0], to_tick - (self._now & ~MASK)  # ahead of the ring's slot 0
-        ready = self._occupied[0] if ahead >= MASK else self._occupied[0] & (2 << ahead) - 1
-        self._occupied[0] ^= ready
+    def _fire(self, to_tick: int, due: list[T]) -> bool:
+        """Move to ``due`` what level 0 holds up to ``to_tick``; true if it holds more, which is then the next."""
+        if not (occupied := self._occupied[0]):
+            return False
+        ahead = to_tick - (self._now & ~MASK)  # of the ring's slot 0
+        ready = occupied if ahead >= MASK else occupied & (2 << ahead) - 1
+        left = self._occupied[0] = occupied ^ ready
+        ring = self._rings[0]
         while ready:
             lowest = ready & -ready
             index = lowest.bit_length() - 1
             due += ring[index][1::2]
             ring[index] = EMPTY
             ready ^= lowest
+        return left != 0
 
     def _spill(self, level: int, index: int) -> None:
         """Spread the slot that time has entered over the ring below it, which is empty."""
