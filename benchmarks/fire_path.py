@@ -1,199 +1,125 @@
 """The fire path, whole: from due rows to messages confirmed by quorum queues and recorded in Postgres.
 
-    python -m benchmarks.fire_path --rate 10000 --seconds 20
-    python -m benchmarks.fire_path --rate 100 --seconds 20
+    python -m benchmarks.fire_path --rate 20000 --seconds 20      what it can do: more is due than it can fire
+    python -m benchmarks.fire_path --rate 500 --seconds 20        latency at a light load
+    python -m benchmarks.fire_path --rate 10000 --minutes 10      sustained, with a series of ten seconds each
 
 Method: ``rate`` jobs with an interval of a second, spread over that second and over ``tenants``, in a database made
-for the run; one scheduler node as a process of its own, with the default settings of stop 3. The jobs name a plain
-Celery task (they are sent, and nobody runs them); the queues are purged every second, because a Python consumer
-drains slower than the scheduler fires. A fire counts when its watermark is recorded in Postgres: fsync and
-synchronous_commit are as the server has them (both are printed). Latency is (confirmed - due), from the node's own
-histogram. The last line is JSON.
+for the run; scheduler nodes as processes of their own, with the default settings of the stop (``--set BATCH=2000``
+sets another). The jobs name a plain Celery task (they are sent, and nobody runs them); the queues are purged every
+second, because a Python consumer drains slower than the scheduler fires. A fire counts when its row is at or below the
+watermark that is recorded in Postgres: fsync and synchronous_commit are as the server has them (both are printed).
+Latency is (confirmed - due), from the nodes' own histograms. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-import django
-import kombu
 import psycopg
 
-WARM_UP_S = 3.0
+from benchmarks.harness import (
+    STOP,
+    WARM_UP_S,
+    RunQueues,
+    create_jobs,
+    create_tenants,
+    database,
+    deleted_queues,
+    given_settings,
+    installation,
+    nodes,
+    parser,
+    running,
+)
+from benchmarks.machine import commit_mode, setting
+from benchmarks.meters import Meters, Reading, costs, count_recorded, difference, percentiles_ms, point
+
+SERIES_S = 10.0
+__all__ = ("database", "deleted_queues", "nodes", "setting")  # for those who took them from here
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = parser(__doc__)
     arguments.add_argument("--rate", type=int, default=10_000, help="fires a second that are due")
     arguments.add_argument("--seconds", type=float, default=20.0, help="measured, after a warm-up")
-    arguments.add_argument("--tenants", type=int, default=20)
-    arguments.add_argument("--nodes", type=int, default=1)
-    arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
-    arguments.add_argument("--log", default=os.devnull)
+    arguments.add_argument("--minutes", type=float, help="instead of --seconds; with a series")
     options = arguments.parse_args()
-    with database() as url:
-        os.environ |= {"DATABASE_URL": url, "AMQP_URL": options.amqp, "DJANGO_SETTINGS_MODULE": "project.settings"}
-        os.environ["FAIRBEAT_QUEUE_PREFIX"] = f"bench{os.getpid()}"
-        django.setup()
-        created_s = create_jobs(options.rate, options.tenants)
-        with (
-            deleted_queues(options.amqp),
-            nodes(options.nodes, options.log),
-            psycopg.connect(url, autocommit=True) as connection,
-        ):
-            print(json.dumps(measure(connection, options) | {"jobs_created_per_s": round(options.rate / created_s)}))
-
-
-@contextmanager
-def database() -> Iterator[str]:
-    """A database of the run's own, on the server of ``DATABASE_URL``."""
-    server = os.environ.get("DATABASE_URL", "postgresql://127.0.0.1:5432/postgres")
-    name = f"fairbeat_bench_{os.getpid()}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    try:
-        yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-    finally:
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def create_jobs(rate: int, tenants: int) -> float:
-    """Jobs that are due once a second each, evenly spread; returns the seconds that COPY took."""
-    from django.core.management import call_command
-
-    from fairness.models import Tenant
-    from scheduling.core.definition import JobDefinition
-    from scheduling.models import Job, JobClock
-
-    call_command("migrate", verbosity=0)
-    second, now = timedelta(seconds=1), JobClock.objects.now()
-    began = time.monotonic()
-    for number in range(tenants):
-        tenant = Tenant.objects.create(slug=f"bench-{number}")
-        Job.objects.copy(
-            [
-                JobDefinition.interval_job("bench.sent", second, anchor=now + second * (n / rate), name=f"job-{n}")
-                for n in range(number, rate, tenants)
-            ],
-            tenant=tenant,
-        )
-    return time.monotonic() - began
-
-
-@contextmanager
-def nodes(count: int, log: str) -> Iterator[None]:
-    with open(log, "ab") as output:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "manage.py", "scheduler", "--node-id", f"bench-{number}"], stdout=output, stderr=output
+    with installation(options.amqp, given_settings(options.set)) as installed:
+        created_s = create_jobs(options.rate, create_tenants(options.tenants))
+        with running(options, installed) as (pids, queues, connection):
+            meters = Meters(connection, node_pids=pids, amqp=options.amqp)
+            figures = measure(connection, queues, meters, seconds(options), with_series=options.minutes is not None)
+        print(
+            json.dumps(
+                {"due_per_s": options.rate}
+                | figures
+                | {"jobs_created_per_s": round(options.rate / created_s), "tenants": options.tenants}
+                | {"nodes": options.nodes, "settings": settings_in_force(), "commit_mode": commit_mode(installed.url)}
             )
-            for number in range(count)
-        ]
-        try:
-            yield
-        finally:
-            for process in processes:
-                process.send_signal(signal.SIGTERM)
-            for process in processes:
-                process.wait(15)
+        )
 
 
-def measure(connection: psycopg.Connection[Any], options: argparse.Namespace) -> dict[str, Any]:
-    with kombu.Connection(options.amqp) as broker:
-        purge_until(broker, time.monotonic() + WARM_UP_S)
-        reset = latency(connection)
-        recorded, began = progress(connection), time.monotonic()
-        purge_until(broker, began + options.seconds)
-        fires, elapsed_s = progress(connection) - recorded, time.monotonic() - began
-        total = latency(connection)
-    during = difference(total, reset)
+def seconds(options: argparse.Namespace) -> float:
+    return float(options.seconds if options.minutes is None else options.minutes * 60)
+
+
+def measure(
+    connection: psycopg.Connection[Any],
+    queues: RunQueues,
+    meters: Meters,
+    seconds: float,
+    *,
+    warm_up_s: float = WARM_UP_S,
+    with_series: bool = False,
+) -> dict[str, Any]:
+    """Fires, latency and costs over ``seconds``, once the nodes are warm."""
+    queues.purge_until(time.monotonic() + warm_up_s)
+    before, from_s = count_recorded(connection)
+    readings = [meters.read()]
+
+    def read_on() -> None:
+        if with_series and time.monotonic() - readings[-1].at >= SERIES_S:
+            readings.append(meters.read())
+
+    queues.purge_until(readings[0].at + seconds, each_second=read_on)
+    last = meters.read()
+    after, until_s = count_recorded(connection)
+    return _figures(readings[0], last, after - before, until_s - from_s) | skipped(connection) | _series(readings)
+
+
+def _figures(first: Reading, last: Reading, fires: int, elapsed_s: float) -> dict[str, Any]:
     return {
-        "due_per_s": options.rate,
         "fires_per_s": round(fires / elapsed_s),
-        "fire_latency_ms": {f"p{q:g}": round(1000 * (during.quantile(q / 100) or 0), 1) for q in (50, 99, 99.9)},
+        "fire_latency_ms": percentiles_ms(difference(last.latency, first.latency)),
         "seconds": round(elapsed_s, 1),
-        "tenants": options.tenants,
-        "nodes": options.nodes,
-        "postgres": setting(connection, "server_version"),
-        "fsync": setting(connection, "fsync"),
-        "synchronous_commit": setting(connection, "synchronous_commit"),
-        "cpus": os.cpu_count(),
-    }
+    } | costs(first, last, fires)
 
 
-def progress(connection: psycopg.Connection[Any]) -> int:
-    """Fires at or below a watermark."""
-    query = "SELECT coalesce(sum(seq), 0)::bigint FROM scheduling_shardprogress"
-    return int(connection.execute(query).fetchone()[0])  # type: ignore[index]
+def _series(readings: list[Reading]) -> dict[str, Any]:
+    if len(readings) < 2:
+        return {}
+    return {"series": [point(readings[n], readings[n + 1], readings[0].at) for n in range(len(readings) - 1)]}
 
 
-def latency(connection: psycopg.Connection[Any]) -> Any:
-    from scheduling.core.latency import LatencyHistogram
-
-    merged = LatencyHistogram()
-    for (values,) in connection.execute("SELECT latency FROM scheduling_node WHERE latency <> '{}'"):
-        merged.merge(LatencyHistogram.from_dict(values))
-    return merged
+def skipped(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """Occurrences that were due and were not fired, by the jobs' policy."""
+    query = "SELECT coalesce(sum(covers), 0)::bigint FROM scheduling_fire WHERE state = 'skipped'"
+    return {"skipped": int((connection.execute(query).fetchone() or (0,))[0])}
 
 
-def difference(later: Any, earlier: Any) -> Any:
-    """What was recorded in between."""
-    from scheduling.core.latency import LatencyHistogram
+def settings_in_force() -> dict[str, Any]:
+    """Those that a figure depends on."""
+    from django.conf import settings
 
-    before = dict(zip(*[iter(earlier.to_dict()["buckets"])] * 2, strict=True)) if earlier.count else {}
-    values = later.to_dict()
-    pairs = zip(*[iter(values["buckets"])] * 2, strict=True)
-    rest = [part for bucket, n in pairs if n > before.get(bucket, 0) for part in (bucket, n - before.get(bucket, 0))]
-    return LatencyHistogram.from_dict(values | {"buckets": rest})
+    from scheduling.conf import scheduling_settings
 
-
-def setting(connection: psycopg.Connection[Any], name: str) -> str:
-    return str(connection.execute("SELECT current_setting(%s)", [name]).fetchone()[0])  # type: ignore[index]
-
-
-def purge_until(broker: kombu.Connection, deadline: float) -> None:
-    """Empty the run's queues every second."""
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(1.0, left))
-        on_each_queue(broker, "queue_purge")
-
-
-@contextmanager
-def deleted_queues(amqp_url: str) -> Iterator[None]:
-    """Afterwards the run's queues are gone."""
-    try:
-        yield
-    finally:
-        with kombu.Connection(amqp_url) as broker:
-            on_each_queue(broker, "queue_delete")
-
-
-def on_each_queue(broker: kombu.Connection, verb: str) -> None:
-    from fairness.models import Tenant
-    from project.celery import queue_plan
-    from scheduling.core.fire import Lane
-
-    plan = queue_plan()
-    names = [plan.queue_name(slug, lane) for slug in Tenant.objects.values_list("slug", flat=True) for lane in Lane]
-    for name in [*names, *(plan.dead_letters(lane).queue for lane in Lane), f"{plan.prefix}.default"]:
-        channel: Any = broker.channel()
-        try:
-            getattr(channel, verb)(name)
-            channel.close()
-        except broker.channel_errors:
-            continue  # nothing was published to it
+    ours = scheduling_settings(settings)
+    names = ("SHARDS", "BATCH", "WINDOW_S", "POLL_S", "BACKLOG", "AHEAD")
+    return {"STOP": int(STOP)} | {name: getattr(ours, name) for name in names}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ taken from its clock before the insert, ``started_at`` in the ledger's acquire. 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -19,39 +18,27 @@ import sys
 import time
 from typing import Any
 
-import django
-
-from benchmarks.fire_path import database, deleted_queues, nodes
+from benchmarks.harness import given_settings, installation, nodes, parser
 
 DRAIN_S = 30.0
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = parser(__doc__)
     arguments.add_argument("--jobs", type=int, default=200)
-    arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
-    arguments.add_argument("--log", default=os.devnull)
     options = arguments.parse_args()
-    with database() as url:
-        os.environ |= {
-            "DATABASE_URL": url,
-            "AMQP_URL": options.amqp,
-            "DJANGO_SETTINGS_MODULE": "project.settings",
-            "FAIRBEAT_QUEUE_PREFIX": f"bench{os.getpid()}",
-            "CELERY_DEFAULT_QUEUE": f"bench{os.getpid()}.default",
-        }
-        django.setup()
-        from django.core.management import call_command
-
-        call_command("migrate", verbosity=0)
-        with deleted_queues(options.amqp), nodes(1, options.log), open(options.log, "ab") as output:
-            command = [sys.executable, "-m", "celery", "-A", "project", "worker", "-c", "2", "-l", "WARNING"]
-            worker = subprocess.Popen(command, stdout=output, stderr=output)
-            try:
-                print(json.dumps(measure(options.jobs)))
-            finally:
-                worker.terminate()
-                worker.wait(15)
+    with (
+        installation(options.amqp, given_settings(options.set)),
+        nodes(options.nodes, options.log),
+        open(options.log, "ab") as output,
+    ):
+        command = [sys.executable, "-m", "celery", "-A", "project", "worker", "-c", "2", "-l", "WARNING"]
+        worker = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            print(json.dumps(measure(options.jobs)))
+        finally:
+            worker.terminate()
+            worker.wait(15)
 
 
 def measure(jobs: int) -> dict[str, Any]:

@@ -1,0 +1,236 @@
+"""What the benchmarks share: a database and queues of the run's own, jobs, and scheduler nodes as processes.
+
+Nothing here is a stub: the database is a real one on the server of ``DATABASE_URL``, the queues are the quorum queues
+that a deployment would have, and the nodes are ``manage.py scheduler``. Only the workers are missing. The harness
+empties the queues every second, because a consumer in Python drains slower than a node fires.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import kombu
+import psycopg
+
+STOP = os.environ.get("FAIRBEAT_STOP") or "3"  # the preset that is measured
+SERVER = "postgresql://127.0.0.1:5432/postgres"
+AMQP = "amqp://guest:guest@127.0.0.1:5672//"
+WARM_UP_S = 3.0
+NODE_STOPS_S = 15.0
+PLAIN_TASK = "bench.sent"  # nobody registers it: it is sent, and the ledger does not guard it
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """With the options of every benchmark that runs nodes."""
+    arguments = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    arguments.add_argument("--tenants", type=int, default=20)
+    arguments.add_argument("--nodes", type=int, default=1)
+    arguments.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of SCHEDULING")
+    arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL") or AMQP)
+    arguments.add_argument("--log", default=os.devnull, help="of the nodes")
+    return arguments
+
+
+def given_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` of the command line; a value is read as JSON where it is some."""
+    given = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SystemExit(f"--set {pair}: is not KEY=VALUE")
+        try:
+            given[key] = json.loads(value)
+        except ValueError:
+            given[key] = value
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A migrated database, and the broker beside it."""
+
+    url: str
+    amqp: str
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            yield connection
+
+
+@contextmanager
+def installation(amqp: str, settings: dict[str, Any] | None = None) -> Iterator[Installation]:
+    """Django is set up on a database of the run's own; its queues are gone afterwards. Once in a process."""
+    import django
+    from django.core.management import call_command
+
+    with database() as url:
+        prefix = f"bench{os.getpid()}"
+        os.environ |= {
+            "DATABASE_URL": url,
+            "AMQP_URL": amqp,
+            "CELERY_BROKER_URL": "",
+            "CELERY_DEFAULT_QUEUE": f"{prefix}.default",
+            "DJANGO_SETTINGS_MODULE": "benchmarks.settings",
+            "FAIRBEAT_BENCH_SCHEDULING": json.dumps(settings or {}),
+            "FAIRBEAT_QUEUE_PREFIX": prefix,
+            "FAIRBEAT_STOP": STOP,
+        }
+        django.setup()
+        call_command("migrate", verbosity=0)
+        with deleted_queues(amqp):
+            yield Installation(url, amqp)
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A database of the run's own, on the server of ``DATABASE_URL``."""
+    server = os.environ.get("DATABASE_URL") or SERVER
+    name = f"fairbeat_bench_{os.getpid()}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    try:
+        yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def create_tenants(count: int) -> list[Any]:
+    from fairness.models import Tenant
+
+    return [Tenant.objects.create(slug=f"bench-{number}") for number in range(count)]
+
+
+def create_jobs(rate: int, tenants: Sequence[Any]) -> float:
+    """Jobs that are due once a second each, evenly spread; returns the seconds that COPY took."""
+    from scheduling.core.definition import JobDefinition
+    from scheduling.models import Job, JobClock
+
+    second, now = timedelta(seconds=1), JobClock.objects.now()
+    began = time.monotonic()
+    for number, tenant in enumerate(tenants):
+        Job.objects.copy(
+            [
+                JobDefinition.interval_job(PLAIN_TASK, second, anchor=now + second * (n / rate), name=f"job-{n}")
+                for n in range(number, rate, len(tenants))
+            ],
+            tenant=tenant,
+        )
+    return time.monotonic() - began
+
+
+@contextmanager
+def nodes(count: int, log: str) -> Iterator[list[int]]:
+    """Scheduler nodes as processes of their own; their process ids."""
+    with open(log, "ab") as output:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "manage.py", "scheduler", "--node-id", f"bench-{number}"], stdout=output, stderr=output
+            )
+            for number in range(count)
+        ]
+        try:
+            yield [process.pid for process in processes]
+        finally:
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            for process in processes:
+                _ended(process)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(NODE_STOPS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class RunQueues:
+    """The queues of the run's tenants; one connection, used by one thread."""
+
+    def __init__(self, amqp: str) -> None:
+        from project.celery import queue_plan
+
+        self._plan = queue_plan()
+        self._broker = kombu.Connection(amqp)
+        self._channel: Any = None
+
+    def __enter__(self) -> RunQueues:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.release()
+
+    def purge(self) -> None:
+        from scheduling.core.fire import Lane
+
+        self._on_each("queue_purge", [Lane.BULK])  # where the benchmarks' jobs go
+
+    def purge_until(self, deadline: float, *, each_second: Callable[[], None] = lambda: None) -> None:
+        """Empty them every second until ``deadline`` (monotonic)."""
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(1.0, left))
+            self.purge()
+            each_second()
+
+    def delete(self) -> None:
+        """Them, and what their declaration made beside them."""
+        from scheduling.core.fire import Lane
+
+        self._on_each("queue_delete", Lane)
+        for lane in Lane:
+            self._ask("queue_delete", self._plan.dead_letters(lane).queue)
+        self._ask("queue_delete", f"{self._plan.prefix}.default")
+        for name in (f"{self._plan.prefix}-dead", f"{self._plan.prefix}.default"):
+            self._ask("exchange_delete", name)
+
+    def _on_each(self, verb: str, lanes: Iterable[Any]) -> None:
+        from fairness.models import Tenant
+
+        slugs = Tenant.objects.values_list("slug", flat=True)
+        for name in [self._plan.queue_name(slug, lane) for lane in lanes for slug in slugs]:
+            self._ask(verb, name)
+
+    def _ask(self, verb: str, name: str) -> None:
+        try:
+            getattr(self._open(), verb)(name)
+        except self._broker.channel_errors:
+            self._channel = None  # nothing was published to it, and the broker closed the channel
+
+    def _open(self) -> Any:
+        if self._channel is None:
+            self._channel = self._broker.channel()
+        return self._channel
+
+
+@contextmanager
+def deleted_queues(amqp: str) -> Iterator[None]:
+    """Afterwards the run's queues are gone."""
+    try:
+        yield
+    finally:
+        with RunQueues(amqp) as queues:
+            queues.delete()
+
+
+@contextmanager
+def running(options: argparse.Namespace, installed: Installation) -> Iterator[tuple[list[int], RunQueues, Any]]:
+    """Nodes that fire: their process ids, the queues, and a connection to look with."""
+    with ExitStack() as stack:
+        queues = stack.enter_context(RunQueues(options.amqp))
+        connection = stack.enter_context(installed.connection())
+        yield stack.enter_context(nodes(options.nodes, options.log)), queues, connection
