@@ -234,3 +234,29 @@ def running(options: argparse.Namespace, installed: Installation) -> Iterator[tu
         queues = stack.enter_context(RunQueues(options.amqp))
         connection = stack.enter_context(installed.connection())
         yield stack.enter_context(nodes(options.nodes, options.log)), queues, connection
+
+
+@contextmanager
+def selected_store(node: str) -> Iterator[Any]:
+    """The schedule's store that ``SCHEDULING`` selects, for a member of the fleet called ``node``.
+
+    The project joins its parts in one place only, and hands out the node as a whole: the store is taken out of it.
+    """
+    from django.conf import settings
+    from django.db import connection
+
+    from project.wiring import build_node
+    from scheduling.conf import scheduling_settings
+    from scheduling.coordination.postgres import PostgresCoordinator
+    from scheduling.store.connection import connector
+
+    ours = scheduling_settings(settings)
+    connect = connector(connection.get_connection_params(), name=node)
+    member = PostgresCoordinator(connect, node=node, region="", shards=ours.SHARDS, lease_s=3600)
+    member.join()
+    store = build_node(ours, node=node, region="")._storekeeper._store  # type: ignore[attr-defined]
+    try:
+        yield store
+    finally:
+        store.close()
+        member.leave()

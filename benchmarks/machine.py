@@ -60,7 +60,7 @@ def measured_at() -> str:
 
 
 def setting(connection: psycopg.Connection[Any], name: str) -> str:
-    row = connection.execute("SELECT currentsetting(%s)", [name]).fetchone()
+    row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
     return str(row[0]) if row else ""
 
 
