@@ -110,7 +110,7 @@ def add_to_kombu(deadlines: Sequence[int], item: Item) -> Fire:
         timer.call_at(deadline / 1000, item)
 
     def fire() -> None:
-        for _, entry in timer.__iter__(nowfun=lambda: end):
+        for _, entry in timer.__iter__(nowfun=lambda: end):  # type: ignore[call-arg]
             if entry is None:
                 return
             entry()
@@ -163,7 +163,7 @@ def in_a_fresh_process(name: str, timers: int, span_s: float) -> Any:
 
 def per_s(name: str, timers: int, span_s: float) -> int:
     add_s, fire_s = in_a_fresh_process(name, timers, span_s)
-    rate = timers / (add_s + fire_s)
+    rate: float = timers / (add_s + fire_s)
     microseconds = f"{add_s / timers * 1e6:5.2f} us to add, {fire_s / timers * 1e6:5.2f} to fire"
     print(f"{name:8} {timers:11,} timers over {span_s:7,g} s  {microseconds}  {rate:10,.0f} a second", flush=True)
     return round(rate)
