@@ -8,7 +8,7 @@
 | `CELERY_BROKER_URL` | any broker that kombu speaks to | `AMQP_URL` where set, else `REDIS_URL` |
 | `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
 | `CELERY_DEFAULT_QUEUE` | where plain `apply_async` calls go | `fairbeat.default` |
-| `FAIRBEAT_STOP` | 1 to 3: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
+| `FAIRBEAT_STOP` | 1 to 4: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
 | `FAIRBEAT_QUEUE_PREFIX` | first part of the names of all queues | `fairbeat` |
 | `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
 | `DEBUG` | `1` shows tracebacks in the browser | off |

@@ -5,7 +5,7 @@ stop          node                         publisher                            
 ============  ===========================  ===================================  ==================================
 1             engine, window 0             threads of this process              none: it takes every shard
 2             poller                       RabbitMQ in batches, or kombu        none: row locks
-3             engine, window ahead         RabbitMQ in batches, or kombu        leases in Postgres
+3, 4          engine, window ahead         RabbitMQ in batches, or kombu        leases in Postgres
 ============  ===========================  ===================================  ==================================
 """
 
@@ -25,13 +25,14 @@ from scheduling.broker.in_process import InProcessPublisher
 from scheduling.broker.kombu_publisher import KombuPublisher
 from scheduling.broker.port import Publisher
 from scheduling.broker.rabbitmq import RabbitMQPublisher
-from scheduling.conf import SchedulingSettings, Stop
+from scheduling.conf import SchedulingSettings, Stop, Store
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
 from scheduling.core.fire import Fire
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
+from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.postgres import PostgresStore
@@ -74,7 +75,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     )
     return Node(
         node,
-        store=PostgresStore(connect, grace=grace),
+        store=(BucketedStore if settings.store is Store.BUCKETED else PostgresStore)(connect, grace=grace),
         publisher=publisher,
         coordinator=coordinator,
         connect=connect,

@@ -2,21 +2,24 @@
 
 ``STOP`` is a preset of the parts; the other keys tune it. Nothing is read at import.
 
-=================  ==========================  ==========================  =============================
-part               stop 1: cron on a box       stop 2: queue and workers   stop 3: partitioned, available
-=================  ==========================  ==========================  =============================
-nodes              one                         any number, no owners       any number, each owns shards
-coordination       takes every shard           row locks                   leases in Postgres
-timing             poll on a tick              poll on a tick              timing wheel
-execution          threads of the node         Celery workers              Celery workers
-=================  ==========================  ==========================  =============================
+=============  ======================  ==========================  =============================  ====================
+part           stop 1: cron on a box   stop 2: queue and workers   stop 3: partitioned, available  stop 4: sharded
+=============  ======================  ==========================  =============================  ====================
+nodes          one                     any number, no owners       any number, each owns shards   as stop 3
+store          rows, by shard          rows, with row locks        rows, by shard                 time buckets
+coordination   takes every shard       row locks                   leases in Postgres             as stop 3
+timing         poll on a tick          poll on a tick              timing wheel                   timing wheel
+execution      threads of the node     Celery workers              Celery workers                 Celery workers
+=============  ======================  ==========================  =============================  ====================
+
+Of a neighbouring stop, ``STORE`` may be taken alone: stop 3 with time buckets, stop 4 with rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 
@@ -26,6 +29,14 @@ class Stop(IntEnum):
     ONE = 1
     TWO = 2
     THREE = 3
+    FOUR = 4
+
+
+class Store(StrEnum):
+    """Where jobs keep their next occurrence."""
+
+    INDEXED = "indexed"  # in their rows
+    BUCKETED = "bucketed"  # in a ring of tables, a minute each, once they fire again and again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +44,7 @@ class SchedulingSettings:
     """``settings.SCHEDULING``, checked. Durations are real seconds."""
 
     STOP: Stop = Stop.THREE
+    STORE: Store | None = None  # None: the stop's
     SHARDS: int = 64
     NODE: str = "project.wiring.build_node"  # dotted path: (SchedulingSettings, node_id, region) -> a runnable node
     WINDOW_S: float = 1.0  # how far ahead a node claims
@@ -50,6 +62,11 @@ class SchedulingSettings:
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
 
+    @property
+    def store(self) -> Store:
+        """As set, or as the stop has it."""
+        return self.STORE or (Store.BUCKETED if self.STOP is Stop.FOUR else Store.INDEXED)
+
 
 KEYS = {f.name: f for f in fields(SchedulingSettings)}
 
@@ -61,6 +78,8 @@ def scheduling_settings(settings: Any) -> SchedulingSettings:
         raise ValueError("\n".join(found))
     given = dict(settings.SCHEDULING)
     given["STOP"] = Stop(given.get("STOP", Stop.THREE))
+    if given.get("STORE") is not None:
+        given["STORE"] = Store(given["STORE"])
     return SchedulingSettings(**given)
 
 
@@ -71,21 +90,29 @@ def problems(settings: Any) -> Iterator[str]:
         yield f"SCHEDULING {given!r}: is not a dictionary"
         return
     for name, value in given.items():
-        if name not in KEYS:
+        if name in KEYS:
+            yield from (f"SCHEDULING[{name!r}] {value!r}: {problem}" for problem in _problems_of(name, value))
+        else:
             yield f"SCHEDULING[{name!r}]: no such setting; there are {', '.join(sorted(KEYS))}"
-        elif name == "STOP":
-            if value not in list(Stop):
-                yield f"SCHEDULING['STOP'] {value!r}: is not one of 1, 2, 3"
-        elif KEYS[name].type == "str":
-            if not isinstance(value, str) or not value:
-                yield f"SCHEDULING[{name!r}] {value!r}: is not text"
-        elif (
-            isinstance(value, bool)
-            or not isinstance(value, int if KEYS[name].type == "int" else int | float)
-            or value <= 0
-        ):
-            kind = "whole number" if KEYS[name].type == "int" else "number"
-            yield f"SCHEDULING[{name!r}] {value!r}: is not a {kind} above 0"
+    if given.get("STORE") == Store.BUCKETED and given.get("STOP", Stop.THREE) in (Stop.ONE, Stop.TWO):
+        yield f"SCHEDULING['STORE'] {given['STORE']!r}: needs owners of shards, which come with stop 3"
     lease, renew = given.get("LEASE_S", 2.0), given.get("RENEW_S", 0.5)
     if isinstance(lease, int | float) and isinstance(renew, int | float) and renew > lease / 2:
         yield f"SCHEDULING['RENEW_S'] {renew!r}: a lease of {lease:g} s must be renewed at least twice within it"
+
+
+def _problems_of(name: str, value: Any) -> Iterator[str]:
+    if name == "STOP":
+        if value not in list(Stop):
+            yield "is not one of 1, 2, 3, 4"
+    elif name == "STORE":
+        if value is not None and value not in list(Store):
+            yield f"is not one of {', '.join(Store)}"
+    elif KEYS[name].type == "str":
+        if not isinstance(value, str) or not value:
+            yield "is not text"
+    elif (
+        isinstance(value, bool) or not isinstance(value, int if KEYS[name].type == "int" else int | float) or value <= 0
+    ):
+        kind = "whole number" if KEYS[name].type == "int" else "number"
+        yield f"is not a {kind} above 0"

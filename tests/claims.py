@@ -10,7 +10,7 @@ from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import Fire, Lane, Work
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob
+from scheduling.core.planning import DueJob, ScheduledJob
 from scheduling.testing.clock import NOON
 
 SECOND = timedelta(seconds=1)
@@ -48,8 +48,9 @@ def make_due(
 ) -> DueJob:
     """A job whose next occurrence is ``at``: a single instant, unless there is a schedule."""
     schedule = schedule or ScheduleFields(kind=Kind.ONCE, at=at)
-    given: dict[str, Any] = {"jitter": timedelta(0), "version": 1, "changed_at": EPOCH, "next_scheduled_for": at}
-    return DueJob(work=work, schedule=schedule, **(given | values))
+    given: dict[str, Any] = {"jitter": timedelta(0), "version": 1, "changed_at": EPOCH}
+    fire_at = values.pop("next_fire_at", None)
+    return DueJob(ScheduledJob(work=work, schedule=schedule, **(given | values)), at, fire_at)
 
 
 def make_fire(

@@ -93,9 +93,18 @@ class Reap:
 
 
 @dataclass(frozen=True, slots=True)
+class Promote:
+    """Move what the coming hour needs (job time) to where it is read fast. Answered by ``Engine.promoted``."""
+
+    epochs: Epochs
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """Drop history whose time-to-live has passed (job time). One node does it: the owner of shard 0."""
 
+    shards: frozenset[int]
     now: datetime
 
 
@@ -115,5 +124,5 @@ class TakeAgain:
     shards: frozenset[int]
 
 
-StoreEffect = ReadDue | Claim | ReadWaiting | Release | CountPredecessors | Settle | Record | Reap | Expire
+StoreEffect = ReadDue | Claim | ReadWaiting | Release | CountPredecessors | Settle | Record | Reap | Promote | Expire
 Effect = StoreEffect | Publish | TakeAgain

@@ -28,6 +28,7 @@ from scheduling.core.effects import (
     CountPredecessors,
     Effect,
     Expire,
+    Promote,
     Publish,
     ReadDue,
     ReadWaiting,
@@ -45,12 +46,13 @@ from scheduling.core.judging import judge_fires, late_s
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.marks import Marks, Number, number_of
 from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
-from scheduling.core.planning import DueJob, plan_job
+from scheduling.core.planning import DueJob, plan_jobs
 from scheduling.core.timing_wheel import TimingWheel, tick_of
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
 WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
 REAP_S = 1.0
+PROMOTE_S = 1.0
 RECORD_S = 0.05
 EXPIRE_S = 60.0
 IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
@@ -77,7 +79,7 @@ class Engine:
         self._counting: dict[Number, Fire] = {}  # waits for the count of its predecessors
         self._settling: dict[Number, Fire] = {}
         self._gates = Gates()
-        self._poll_at = self._wait_at = self._reap_at = self._record_at = self._expire_at = 0.0
+        self._poll_at = self._wait_at = self._reap_at = self._record_at = self._promote_at = self._expire_at = 0.0
         self._claiming = self._releasing = self._recording = False
         self._draining = False
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
@@ -154,7 +156,7 @@ class Engine:
         if self._marks.have_moved and not self._recording:
             wakes.append(self._record_at)
         if self.shards and self._may_act(now):
-            wakes.append(self._reap_at)
+            wakes += [self._reap_at, self._promote_at]
             if not self._claiming:
                 wakes.append(self._poll_at)
             if not self._releasing:
@@ -199,9 +201,12 @@ class Engine:
         if now >= self._reap_at:
             self._reap_at = now + REAP_S
             effects.append(Reap(self._marks.epochs(shards), self._clock.now()))
+        if now >= self._promote_at:
+            self._promote_at = now + PROMOTE_S
+            effects.append(Promote(self._marks.epochs(shards), self._clock.now()))
         if now >= self._expire_at and 0 in shards:
             self._expire_at = now + EXPIRE_S
-            effects.append(Expire(self._clock.now()))
+            effects.append(Expire(shards, self._clock.now()))
         return effects
 
     # -- claim --------------------------------------------------------------------------------------------------
@@ -215,7 +220,7 @@ class Engine:
             return []
         if len(jobs) > effect.limit // 2:
             self._poll_at = 0.0  # there may be more: look again at once
-        plans = [plan_job(job, until=effect.until, clock=self._clock, number=self._marks.number) for job in mine]
+        plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number)
         return [Claim(self._marks.epochs({job.work.shard for job in mine}), plans)]
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
@@ -373,6 +378,12 @@ class Engine:
         """Some runs were ended: what they free is looked for, and whether there are more."""
         self.look_now()
         self._reap_at = 0.0
+        return []
+
+    def promoted(self, *, more: bool) -> list[Effect]:
+        """``more``: another round is needed at once."""
+        if more:
+            self._promote_at = 0.0
         return []
 
     def recorded(self) -> list[Effect]:

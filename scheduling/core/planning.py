@@ -6,7 +6,7 @@ has to be undone when a plan does not go through. A backlog of any length costs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ from scheduling.core.fire import Fire, State, Work
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
 from scheduling.core.misfire import Candidate, MisfireRules, judge
-from scheduling.core.recurrence import Calendar, Rest, Schedule, backlog, edit, nominal_times
+from scheduling.core.recurrence import Calendar, Interval, Rest, Schedule, backlog, edit, nominal_times
 
 FOR_EVER = datetime.max.replace(tzinfo=UTC)  # the end of a pause that ends by a person's word only
 
@@ -27,17 +27,21 @@ Number = Callable[[int], tuple[int, int]]  # shard -> the next (epoch, seq)
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A schedule that was edited while it had occurrences without a row: those after ``after``, up to the edit."""
+    """A schedule that was edited while it had occurrences without a row: those after ``after``, up to the edit.
+
+    ``after`` None: the job's entry in the bucketed store tells.
+    """
 
     schedule: ScheduleFields
     jitter: timedelta
-    after: datetime
+    after: datetime | None
     edited_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class DueJob:
-    """A job as the claim reads it. No ``next_scheduled_for``: its schedule was edited, and has to be planned anew.
+@dataclass(slots=True, eq=False)
+class ScheduledJob:
+    """A job as its row says. It is read once for many of its occurrences, and never changed: a store that keeps it
+    looks whether the row is still the same.
 
     ``paused_until`` is the end of the pause, as far as it can be told; None if the job is not paused.
     """
@@ -47,15 +51,46 @@ class DueJob:
     jitter: timedelta
     version: int
     changed_at: datetime
-    next_scheduled_for: datetime | None
     calendar: CalendarFields | None = None
     max_runs: int | None = None
+    max_attempts: int = 3
     fired: int = 0  # of max_runs
     superseded: tuple[Superseded, ...] = ()
     paused_until: datetime | None = None
+    in_bucket: bool = False  # its next occurrence is, or was before an edit, an entry of the bucketed store
+    _built: Schedule | None = field(default=None, init=False, repr=False)
+
+    def build(self) -> Schedule:
+        """Its schedule. Raises InvalidField for a row that says something impossible."""
+        if self._built is None:
+            self._built = self.schedule.build(self.work.job_id)
+        return self._built
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but its schedule and its misfire policy has a say in which occurrences run."""
+        return self.calendar is None and self.max_runs is None and self.paused_until is None and not self.superseded
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
+class DueJob:
+    """A job and its next occurrence, as the claim reads them. No ``next_scheduled_for``: its schedule was edited, and
+    has to be planned anew.
+
+    ``slot`` says where the bucketed store keeps the occurrence; None: in the job's row.
+    """
+
+    job: ScheduledJob
+    next_scheduled_for: datetime | None
+    next_fire_at: datetime | None = None
+    slot: int | None = None
+
+    @property
+    def work(self) -> Work:
+        return self.job.work
+
+
+@dataclass(slots=True, eq=False)
 class PlannedRow:
     """A fire to insert: ``claimed``; ``retry_wait`` until ``wake_at``; or ``skipped`` for a reason.
 
@@ -75,12 +110,13 @@ class PlannedRow:
         return ", ".join(local.isoformat(" ") for local in self.nominal)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class JobPlan:
     """What the claim does to one job. ``next_fire_at`` None: it has no further occurrence, or has a ``problem``.
 
-    Where ``fired`` reaches the job's ``max_runs`` the store ends it, whatever comes next: only the store knows which of
-    the rows a pause took.
+    ``is_plain``: every row is a claimed fire, and nothing but its schedule had a say; so it can be written by the
+    shortest way. Where ``fired`` reaches the job's ``max_runs`` the store ends it, whatever comes next: only the store
+    knows which of the rows a pause took.
     """
 
     due: DueJob
@@ -88,10 +124,23 @@ class JobPlan:
     next_fire_at: datetime | None
     rows: list[PlannedRow] = field(default_factory=list)
     problem: str = ""
+    is_plain: bool = False
 
     @property
     def fired(self) -> int:
-        return len(_running(self.due, self.rows))
+        return len(_running(self.due.job, self.rows))
+
+
+def plan_jobs(jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number) -> list[JobPlan]:
+    """All occurrences of these jobs whose ``fire_at`` is not after ``until`` (job time), judged by their misfire
+    policies and numbered in order.
+    """
+    now, monotonic = clock.now(), clock.monotonic()
+    plans = []
+    for due in jobs:
+        plan = _on_time(due, until, clock, now, monotonic)
+        plans.append(_numbered(due, plan, number) if plan else plan_job(due, until=until, clock=clock, number=number))
+    return plans
 
 
 def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> JobPlan:
@@ -103,9 +152,43 @@ def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> J
         plan = _Plan(due, clock).upto(until)
     except InvalidField as problem:
         return JobPlan(due, None, None, problem=str(problem))
-    for row in plan.rows:  # last: a number that was given out must have its row
-        row.fire.epoch, row.fire.seq = number(due.work.shard)
+    return _numbered(due, plan, number)
+
+
+def _numbered(due: DueJob, plan: JobPlan, number: Number) -> JobPlan:
+    """Last: a number that was given out must have its row."""
+    shard = due.work.shard
+    for row in plan.rows:
+        row.fire.epoch, row.fire.seq = number(shard)
     return plan
+
+
+def _on_time(due: DueJob, until: datetime, clock: Clock, now: datetime, monotonic: float) -> JobPlan | None:
+    """The plan of a job whose due occurrences all simply fire, as nearly all do; None: there is more to it."""
+    job, at, fire_at = due.job, due.next_scheduled_for, due.next_fire_at
+    if at is None or fire_at is None or not job.is_plain:
+        return None
+    work, jitter = job.work, job.jitter
+    if fire_at < now and monotonic - clock.real_time(fire_at) > work.misfire_grace_s:
+        return None
+    try:
+        schedule = job.build()
+    except InvalidField:
+        return None
+    gaps = not isinstance(schedule, Interval)
+    rows: list[PlannedRow] = []
+    following: datetime | None = at
+    while fire_at <= until:
+        if gaps and nominal_times(schedule, at):
+            return None
+        fire = Fire(work, fire_id(work.job_id, at), at, fire_at, "", 1, 0, 0, 0, monotonic)
+        rows.append(PlannedRow(fire))
+        following = schedule.next_after(at)
+        if following is None:
+            return JobPlan(due, None, None, rows, is_plain=True)
+        at = following
+        fire_at = jittered(work.job_id, at, jitter, schedule.next_after(at)) if jitter else at
+    return JobPlan(due, following, fire_at, rows, is_plain=True)
 
 
 def misfire_rules(work: Work) -> MisfireRules:
@@ -126,10 +209,10 @@ class _Plan:
     """One planning; it holds what all of its steps need."""
 
     def __init__(self, due: DueJob, clock: Clock) -> None:
-        self._due, self._clock = due, clock
+        self._due, self._job, self._clock = due, due.job, clock
         self._rules = misfire_rules(due.work)
-        self._schedule = due.schedule.build(due.work.job_id)
-        self._calendar: Calendar | None = None if due.calendar is None else due.calendar.build()
+        self._schedule = due.job.build()
+        self._calendar: Calendar | None = None if due.job.calendar is None else due.job.calendar.build()
         self._now, self._monotonic = clock.now(), clock.monotonic()
 
     def upto(self, until: datetime) -> JobPlan:
@@ -137,13 +220,15 @@ class _Plan:
         found = self._occurrences(until)
         # all of them under one policy: of an outage with an edit in it `latest` fires one
         rows += self._judged([*kept, *found.listed], found.counted, until)
-        rows = _before_the_end(self._due, rows)
+        rows = _before_the_end(self._job, rows)
         return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows)
 
     def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
         """Of old schedules: what the new one still has, with the old fire time; and rows for the rest."""
         kept, rows = [], []
-        for old in self._due.superseded:
+        for old in self._job.superseded:
+            if old.after is None:
+                continue  # its job had no entry: there was nothing to come
             try:
                 schedule = old.schedule.build(self._due.work.job_id)
             except InvalidField:
@@ -158,7 +243,7 @@ class _Plan:
         return kept, rows
 
     def _occurrences(self, until: datetime) -> _Due:
-        start = self._due.next_scheduled_for or self._schedule.next_after(self._due.changed_at)
+        start = self._due.next_scheduled_for or self._schedule.next_after(self._job.changed_at)
         if start is None:
             return _Due((), None)
         grace = timedelta(seconds=self._rules.grace_s * self._clock.speed)
@@ -166,17 +251,17 @@ class _Plan:
             self._schedule,
             after=start - MICROSECOND,
             until=until,
-            late_until=self._now - grace - self._due.jitter,
+            late_until=self._now - grace - self._job.jitter,
             keep=self._rules.catch_up_limit,
         )
-        listed = [(at, self._fire_at(self._schedule, at, self._due.jitter)) for at in found.listed]
+        listed = [(at, self._fire_at(self._schedule, at, self._job.jitter)) for at in found.listed]
         for place, (at, fire_at) in enumerate(listed):
             if fire_at > until:  # jitter puts it beyond; those behind it are later still
                 return _Due(listed[:place], found.counted, at, fire_at)
         following = self._schedule.next_after(listed[-1][0]) if listed else start
         if following is None:
             return _Due(listed, found.counted)
-        return _Due(listed, found.counted, following, self._fire_at(self._schedule, following, self._due.jitter))
+        return _Due(listed, found.counted, following, self._fire_at(self._schedule, following, self._job.jitter))
 
     def _judged(
         self, occurrences: Sequence[tuple[datetime, datetime]], counted: Rest | None, until: datetime
@@ -228,21 +313,21 @@ class _Plan:
         return PlannedRow(fire, state, reason, wake_at=wake_at, nominal=nominal)
 
 
-def _running(due: DueJob, rows: Sequence[PlannedRow]) -> list[datetime]:
+def _running(job: ScheduledJob, rows: Sequence[PlannedRow]) -> list[datetime]:
     """The occurrences that will run, and so count against ``max_runs``."""
     return sorted(
         row.fire.scheduled_for
         for row in rows
-        if row.state is not State.SKIPPED and (due.paused_until is None or row.fire.scheduled_for >= due.paused_until)
+        if row.state is not State.SKIPPED and (job.paused_until is None or row.fire.scheduled_for >= job.paused_until)
     )
 
 
-def _before_the_end(due: DueJob, rows: list[PlannedRow]) -> list[PlannedRow]:
+def _before_the_end(job: ScheduledJob, rows: list[PlannedRow]) -> list[PlannedRow]:
     """``rows`` without those behind the job's last run, where its schedule had ended."""
-    if due.max_runs is None:
+    if job.max_runs is None:
         return rows
-    allowed = due.max_runs - due.fired
-    if len(running := _running(due, rows)) < allowed:
+    allowed = job.max_runs - job.fired
+    if len(running := _running(job, rows)) < allowed:
         return rows
     ends_at = running[allowed - 1] if allowed > 0 else None
     return [

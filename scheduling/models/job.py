@@ -127,6 +127,12 @@ class Job(models.Model):
     schedule_changed_at = models.DateTimeField(null=True, editable=False, help_text="Job time.")
     next_scheduled_for = models.DateTimeField(null=True, editable=False)
     next_fire_at = models.DateTimeField(null=True, editable=False)
+    in_bucket = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Its next occurrence is an entry of the bucketed store.",
+    )
     fired = models.IntegerField(default=0, db_default=0, editable=False, help_text="Fires so far, for max_runs.")
     superseded = models.JSONField(
         default=list, db_default=[], editable=False, help_text="Old schedules with occurrences that have no row yet."

@@ -33,7 +33,7 @@ WHERE f.job_id = j.id AND f.state IN ('claimed', 'parked', 'retry_wait')
 
 HIDE = """
 UPDATE scheduling_job j
-SET deleted_at = fairbeat_job_now(), next_scheduled_for = NULL, next_fire_at = NULL
+SET deleted_at = fairbeat_job_now(), next_scheduled_for = NULL, next_fire_at = NULL, in_bucket = false
 WHERE j.id = ANY (%s) AND j.deleted_at IS NULL AND EXISTS (SELECT FROM scheduling_fire f WHERE f.job_id = j.id)
 """
 

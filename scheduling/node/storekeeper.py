@@ -17,6 +17,7 @@ from scheduling.core.effects import (
     CountPredecessors,
     Epochs,
     Expire,
+    Promote,
     ReadDue,
     ReadWaiting,
     Reap,
@@ -122,8 +123,11 @@ class Storekeeper:
                 if reaped := self._store.reap(epochs, now=now):
                     logger.warning("%d runs outlived their lease and were ended", reaped)
                     return self._engine.reaped
-            case Expire(now):
-                for day in self._store.expire(now=now):
+            case Promote(epochs, now):
+                more = self._store.promote(epochs, now=now)
+                return lambda: self._engine.promoted(more=more)
+            case Expire(shards, now):
+                for day in self._store.expire(shards, now=now):
                     logger.info("dropped the expired history %s", day)
             case Report(fires, latency):
                 self._store.report(self._node, fires=fires, latency=latency)

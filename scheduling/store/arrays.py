@@ -23,6 +23,10 @@ def instants(values: Iterable[datetime | None]) -> str:
     return "{" + ",".join(["NULL" if value is None else value.isoformat() for value in values]) + "}"
 
 
+def booleans(values: Iterable[bool]) -> str:
+    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
+
+
 def words(values: Iterable[str]) -> str:
     """States and reasons: lower-case words of our own, never text of a user's."""
     return "{" + ",".join([f'"{value}"' for value in values]) + "}"

@@ -32,6 +32,7 @@ def connector(params: dict[str, Any], *, name: str) -> Connect:
             options=_SESSION,
         )
         connection.prepare_threshold = 2
+        connection.prepared_max = 1000  # the bucketed store has some for each table of its ring
         return connection
 
     return connect

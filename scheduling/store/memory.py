@@ -115,7 +115,7 @@ class MemoryStore:
         job = self.rows.jobs.get(due.work.job_id)
         if job is None or job.is_deleted:
             return None
-        if (job.version, job.next_scheduled_for) != (due.version, due.next_scheduled_for):
+        if (job.version, job.next_scheduled_for) != (due.job.version, due.next_scheduled_for):
             return None
         runs = [row for row in plan.rows if row.state is not State.SKIPPED]
         job.fired += sum(not job.is_paused_at(row.fire.scheduled_for) for row in runs)
@@ -248,7 +248,10 @@ class MemoryStore:
         fire.wake_at = None if end.wait is None else now + end.wait
         fire.lease_until = fire.holder = None
 
-    def expire(self, *, now: datetime) -> list[str]:
+    def promote(self, epochs: Epochs, *, now: datetime) -> bool:  # noqa: ARG002
+        return False
+
+    def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:  # noqa: ARG002
         with self._lock:
             days: dict[tuple[int, datetime], list[StoredFire]] = defaultdict(list)
             for fire in self.rows.fires.values():

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.fire import UNFINISHED, CatchUp, Fire, OverlapPolicy, State, Work
-from scheduling.core.planning import FOR_EVER, DueJob
+from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob
 
 
 @dataclass(slots=True)
@@ -40,17 +40,18 @@ class StoredJob:
         self.paused_at, self.paused_until, self.catch_up = None, FOR_EVER, CatchUp.NONE
 
     def due(self) -> DueJob:
-        return DueJob(
+        job = ScheduledJob(
             work=self.work,
             schedule=self.schedule,
             jitter=self.jitter,
             version=self.version,
             changed_at=self.changed_at,
-            next_scheduled_for=self.next_scheduled_for,
             max_runs=self.max_runs,
+            max_attempts=self.max_attempts,
             fired=self.fired,
             paused_until=None if self.paused_at is None else self.paused_until,
         )
+        return DueJob(job, self.next_scheduled_for, self.next_fire_at)
 
 
 @dataclass(slots=True)

@@ -18,8 +18,9 @@ from scheduling.core.effects import Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.judging import judge_fires
 from scheduling.core.overlap import Decision, Predecessors, decide, recheck_s
-from scheduling.core.planning import plan_job
+from scheduling.core.planning import plan_jobs
 from scheduling.store import partitions
+from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import Connect, Connection, Link
 from scheduling.store.due import DueReader
 from scheduling.store.pauses import end_those_over
@@ -54,6 +55,7 @@ class PollingStore:
         """At a node's start: take up what a stop with owners left unconfirmed."""
         with self._link() as connection:
             connection.execute(self._polling_sql["adopt"])
+            back_to_rows(connection, self._shards)
 
     def poll(self, clock: Clock, *, limit: int) -> list[Fire]:
         """The fires to publish now; all their rows are committed.
@@ -105,7 +107,7 @@ class PollingStore:
         due = self._due.read(connection, self._shards, until=now, limit=limit)
         if not due:
             return []
-        plans = [plan_job(job, until=now, clock=clock, number=lambda _: (0, 0)) for job in due]
+        plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0))
         self._days.ensure(connection, plans)
         rows = connection.execute(self._sql["claim"], claim_values(plans, self._claim_for)).fetchall()
         fences = {fire: fence for fire, state, fence in rows if state == State.CLAIMED}

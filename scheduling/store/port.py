@@ -50,7 +50,10 @@ class ScheduleStore(Protocol):
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         """End runs whose lease is out: retry, or dead. Returns how many. And write the end of pauses that are over."""
 
-    def expire(self, *, now: datetime) -> list[str]:
+    def promote(self, epochs: Epochs, *, now: datetime) -> bool:
+        """Move what the coming hour needs to where it is read fast; True: there is more of it."""
+
+    def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
         """Drop history whose time-to-live has passed on the job clock; returns what was dropped."""
 
     def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from scheduling.core.fire import Fire, State
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
 from scheduling.store import partitions
+from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
 from scheduling.store.due import DueReader
 from scheduling.store.pauses import end_those_over
@@ -58,12 +59,17 @@ class PostgresStore:
                 with connection.transaction():
                     epochs = dict(connection.execute(self._sql["take_over"], named).fetchall())
                     unblock.cancel()
+                    self._take_up(connection, shards)
                     rows = connection.execute(self._sql["recover"], named).fetchall()
                     connection.execute(self._sql["start_epoch"], named)
             finally:
                 unblock.cancel()
         now = time.monotonic()
         return epochs, [fire_of(row, now) for row in rows]
+
+    def _take_up(self, connection: Connection, shards: Collection[int]) -> None:
+        """Of what another stop's store left."""
+        back_to_rows(connection, shards)
 
     def _end_blockers(self, waiting_pid: int) -> None:
         with Link(self._connect)() as connection, connection:
@@ -76,23 +82,28 @@ class PostgresStore:
             return self._due.read(connection, frozenset(shards), until=until, limit=limit)
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
-        values = claim_values(plans)
         with self._link() as connection:
             try:
-                found = self._claim(connection, epochs, plans, values)
+                return self._claim(connection, epochs, plans)
             except psycopg.errors.CheckViolation:  # a day that we know of was dropped, by the node that expires history
                 self._days.forget()
-                found = self._claim(connection, epochs, plans, values)
-        return {fire: fence for fire, state, fence in found if state == State.CLAIMED}
+                return self._claim(connection, epochs, plans)
 
-    def _claim(
-        self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan], values: dict[str, Any]
-    ) -> list[TupleRow]:
+    def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
+        values = self._claim_values(plans)
         self._days.ensure(connection, plans)
-        return self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
+        rows = self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
+        return {fire: fence for fire, state, fence in rows if state == State.CLAIMED}
 
-    def expire(self, *, now: datetime) -> list[str]:
-        """Drop the history whose time-to-live has passed (job time)."""
+    def _claim_values(self, plans: Sequence[JobPlan]) -> dict[str, Any]:
+        return claim_values(plans)
+
+    def promote(self, epochs: Epochs, *, now: datetime) -> bool:  # noqa: ARG002
+        """Every job's row is in the index already."""
+        return False
+
+    def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:  # noqa: ARG002
+        """History is in one database: its partitions are of all shards."""
         with self._link() as connection:
             dropped = partitions.expire(connection, now=now)
         self._days.forget()
@@ -132,9 +143,13 @@ class PostgresStore:
 
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         with self._link() as connection, connection.transaction():
-            connection.execute(self._sql["hold_epochs"], _held(epochs))
+            connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
+            self._before_pauses_end(connection, epochs, now)
             end_those_over(connection, epochs, now=now)
             return reap(connection, epochs, now=now, grace=self._grace)
+
+    def _before_pauses_end(self, connection: Connection, shards: Collection[int], now: datetime) -> None:
+        """The jobs' rows hold all that their end has to know."""
 
     def report(self, node: str, *, fires: int, latency: Mapping[str, Any]) -> None:
         with self._link() as connection:
@@ -147,12 +162,12 @@ class PostgresStore:
         statement behind it never runs.
         """
         with connection.pipeline(), connection.transaction():
-            connection.execute(self._sql["hold_epochs"], _held(epochs))
+            connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
             return statement()
 
     def close(self) -> None:
         self._link.close()
 
 
-def _held(epochs: Epochs) -> dict[str, list[int]]:
+def held_epochs(epochs: Epochs) -> dict[str, list[int]]:
     return {"shards": list(epochs), "epochs": list(epochs.values())}

@@ -10,14 +10,15 @@ from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import Fire, Lane, MisfirePolicy, OverlapPolicy, Work
 from scheduling.core.message import canonical_json
-from scheduling.core.planning import FOR_EVER, DueJob, Superseded
+from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
 SHARD = 1
 TENANT_ID = 2
 FIRE_AT = WORK + 2  # of a fire
 NEXT_FIRE_AT = WORK  # of a due job
-SCHEDULE = WORK + 13  # where the columns of ScheduleFields begin
+NEXT_SCHEDULED_FOR = WORK + 1
+SCHEDULE = WORK + 15  # where the columns of ScheduleFields begin
 
 
 def work_of(row: tuple[Any, ...]) -> Work:
@@ -33,22 +34,27 @@ def work_of(row: tuple[Any, ...]) -> Work:
 
 
 def due_job_of(row: tuple[Any, ...]) -> DueJob:
+    return DueJob(scheduled_job_of(row), row[NEXT_SCHEDULED_FOR], row[NEXT_FIRE_AT])
+
+
+def scheduled_job_of(row: tuple[Any, ...]) -> ScheduledJob:
     (
-        _, jitter, version, changed_at, next_scheduled_for, max_runs, fired, superseded, is_paused, paused_until,
-        tz, days, hours,
+        _, _, jitter, version, changed_at, in_bucket, max_runs, max_attempts, fired, superseded,
+        is_paused, paused_until, tz, days, hours,
     ) = row[WORK:SCHEDULE]  # fmt: skip
-    return DueJob(
+    return ScheduledJob(
         work_of(row),
         ScheduleFields(Kind(row[SCHEDULE]), *row[SCHEDULE + 1 :]),
         jitter,
         version,
         changed_at,
-        next_scheduled_for,
         None if tz is None else CalendarFields(tz, tuple(days), hours),
         max_runs,
+        max_attempts,
         fired,
         tuple(_superseded(said) for said in superseded),
         (paused_until or FOR_EVER) if is_paused else None,
+        in_bucket,
     )
 
 
@@ -69,8 +75,8 @@ def _superseded(said: dict[str, Any]) -> Superseded:
         start_at=_instant(said["start_at"]),
         end_at=_instant(said["end_at"]),
     )
-    after, edited_at = datetime.fromisoformat(said["after"]), datetime.fromisoformat(said["edited_at"])
-    return Superseded(schedule, timedelta(microseconds=said["jitter_us"]), after, edited_at)
+    edited_at = datetime.fromisoformat(said["edited_at"])
+    return Superseded(schedule, timedelta(microseconds=said["jitter_us"]), _instant(said["after"]), edited_at)
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,28 +11,37 @@ from scheduling.core.effects import Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import JobPlan
-from scheduling.store.arrays import instants, integers, uuids, words
+from scheduling.store.arrays import booleans, instants, integers, uuids, words
 from scheduling.store.connection import Connection
 from scheduling.store.statements import statements
 
 
-def claim_values(plans: Sequence[JobPlan], claim_for: timedelta | None = None) -> dict[str, Any]:
-    """``claim_for``: how long the broker may take to confirm, at the stop that has no watermarks.
+def claim_values(
+    plans: Sequence[JobPlan],
+    claim_for: timedelta | None = None,
+    *,
+    enters: Callable[[JobPlan], bool] | None = None,
+) -> dict[str, Any]:
+    """``claim_for``: how long the broker may take to confirm, at the stop that has no watermarks. ``enters``: whether a
+    job's next occurrence becomes an entry of the bucketed store.
 
     A column that says the usual of every row is left out (None): the statement knows the usual.
     """
     plans = sorted(plans, key=lambda plan: plan.due.work.job_id.int)  # jobs are locked in this order, by people too
     rows = [row for plan in plans for row in plan.rows]
     fires = [row.fire for row in rows]
+    leave = [plan.due.job.in_bucket for plan in plans]
     unusual = any(row.state is not State.CLAIMED for row in rows)
     return {
         "job_ids": uuids([plan.due.work.job_id for plan in plans]),
-        "versions": integers([plan.due.version for plan in plans]),
-        "were": instants([plan.due.next_scheduled_for for plan in plans]),
+        "versions": integers([plan.due.job.version for plan in plans]),
+        "were": instants([plan.due.next_scheduled_for if plan.due.slot is None else None for plan in plans]),
         "next_fors": instants([plan.next_scheduled_for for plan in plans]),
         "next_ats": instants([plan.next_fire_at for plan in plans]),
         "fired": integers([plan.fired for plan in plans]),
         "problems": [plan.problem for plan in plans] if any(plan.problem for plan in plans) else None,
+        "leave": booleans(leave) if any(leave) else None,
+        "enter": booleans([enters(plan) for plan in plans]) if enters is not None else None,
         "fire_job_ids": uuids([fire.work.job_id for fire in fires]),
         "fire_ats": instants([fire.fire_at for fire in fires]),
         "states": words([row.state for row in rows]) if unusual else None,

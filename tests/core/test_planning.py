@@ -339,7 +339,7 @@ def test_two_windows_give_the_rows_of_one(
     first = plan(due, until_s=middle)
     rows = first.rows
     if first.next_scheduled_for is not None and (max_runs is None or first.fired < max_runs):
-        rest = replace(due, next_scheduled_for=first.next_scheduled_for, fired=first.fired)
+        rest = DueJob(replace(due.job, fired=first.fired), first.next_scheduled_for)
         rows = rows + plan(rest, until_s=end_s).rows
 
     def told(rows: list[PlannedRow]) -> list[tuple[Any, ...]]:

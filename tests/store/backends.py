@@ -16,10 +16,13 @@ from scheduling.core.definition import Kind
 from scheduling.core.fire import CatchUp, OverlapPolicy, State
 from scheduling.core.identity import fire_id
 from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_job
-from scheduling.models import Fire, Job, JobRun, Shard, ShardProgress
+from scheduling.models import Entry, Fire, Job, JobRun, Shard, ShardProgress
+from scheduling.store.bucketed import BucketedStore
+from scheduling.store.buckets import bucket_of, slot_of_bucket
 from scheduling.store.connection import connector
 from scheduling.store.memory import MemoryStore
 from scheduling.store.memory_rows import StoredFire, StoredJob
+from scheduling.store.next_runs import next_runs
 from scheduling.store.partitions import day_of, ensure
 from scheduling.store.port import ScheduleStore
 from scheduling.store.postgres import PostgresStore
@@ -182,6 +185,8 @@ class MemoryBackend:
 class PostgresBackend:
     """``store`` has a connection of its own; what the test puts in is committed."""
 
+    make: type[PostgresStore] = PostgresStore
+
     def __init__(self) -> None:
         self._opened: list[PostgresStore] = []
         self.store: PostgresStore = self.another("test")
@@ -192,7 +197,7 @@ class PostgresBackend:
     def another(self, name: str) -> PostgresStore:
         """The store of another node."""
         connect = connector(connection.get_connection_params(), name=name)
-        self._opened.append(PostgresStore(connect, grace=timedelta(seconds=5)))
+        self._opened.append(self.make(connect, grace=timedelta(seconds=5)))
         return self._opened[-1]
 
     def close(self) -> None:
@@ -310,6 +315,45 @@ class PostgresBackend:
     def acquire(self, fire: UUID) -> None:
         lease = {"holder": uuid4(), "lease_until": NOON, "started_at": NOON}
         Fire.objects.filter(pk=fire).update(state="running", attempt=F("attempt") + 1, **lease)
+
+
+class BucketedBackend(PostgresBackend):
+    """Its jobs are entries from the start, as they are once they have fired."""
+
+    make = BucketedStore
+
+    def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
+        super().add(number, at_s, shard=shard, tenant=tenant, **policy)
+        job = Job.objects.get(pk=job_id(number))
+        if job.max_runs is None:
+            put_in_bucket(job)
+
+    def change(self, number: int, **what: Any) -> None:
+        super().change(number, **what)
+        if what.get("deleted"):
+            Job.objects.filter(pk=job_id(number)).update(in_bucket=False)
+
+    def job(self, number: int) -> tuple[datetime | None, datetime | None, str]:
+        (run,) = next_runs(connection.connection, [job_id(number)]).values()
+        return run.scheduled_for, run.fire_at, Job.objects.get(pk=job_id(number)).problem
+
+
+def put_in_bucket(job: Job) -> None:
+    """As the claim does that takes its next occurrence out of its row."""
+    assert job.next_scheduled_for is not None
+    assert job.next_fire_at is not None
+    bucket = bucket_of(job.next_fire_at)
+    Entry.objects.create(
+        job_id=job.pk,
+        slot=slot_of_bucket(bucket),
+        shard_id=job.shard_id,
+        tenant_id=job.tenant_id,
+        schedule_version=job.schedule_version,
+        bucket=bucket,
+        scheduled_for=job.next_scheduled_for,
+        fire_at=job.next_fire_at,
+    )
+    Job.objects.filter(pk=job.pk).update(next_scheduled_for=None, next_fire_at=None, in_bucket=True)
 
 
 def make_node(name: str) -> None:

@@ -9,21 +9,21 @@ from django.db import connection, connections
 
 from scheduling.store.connection import Connection, connector
 from tests import committed
-from tests.store.backends import Backend, MemoryBackend, PostgresBackend
+from tests.store.backends import Backend, BucketedBackend, MemoryBackend, PostgresBackend
 from tests.store.sessions import InThread, OpenSession
 
 committed_db = committed.committed_db
 test_database = committed.test_database
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "bucketed"])
 def world(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Every schedule store, in turn."""
     if request.param == "memory":
         yield MemoryBackend()
         return
     request.getfixturevalue("committed_db")
-    backend = PostgresBackend()
+    backend = BucketedBackend() if request.param == "bucketed" else PostgresBackend()
     yield backend
     backend.close()
 

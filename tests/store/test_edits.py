@@ -232,7 +232,7 @@ def test_a_finished_job_goes_on_when_it_may_run_more_often(owner: Owner) -> None
 def test_what_a_pause_takes_does_not_end_a_job(owner: Owner) -> None:
     job = daily("* * * * *", max_runs=1)
     plans = owner.store.due(range(64), until=at("08:01"), limit=1)
-    assert plans[0].paused_until is None
+    assert plans[0].job.paused_until is None
     Job.objects.update(paused_at=at("08:00"))
     owner.look(at("08:01"))
     assert (rows(job), next_of(job)) == (["08:01:00 skipped paused"], "2026-03-02 08:02:00")

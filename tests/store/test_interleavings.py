@@ -19,7 +19,7 @@ from scheduling.store.port import StoreUnavailable
 from scheduling.testing.clock import NOON
 from tests.claims import job_id
 from tests.processes import eventually
-from tests.store.backends import PostgresBackend, plans
+from tests.store.backends import SHARDS, PostgresBackend, plans
 from tests.store.sessions import (
     SQL,
     InThread,
@@ -297,11 +297,11 @@ def test_a_day_that_is_read_is_not_dropped_and_holds_nobody_up(
     reader.execute("BEGIN")
     reader.execute("SELECT FROM scheduling_fire_30_20260302")
     before = time.monotonic()
-    dropped = world.store.expire(now=NOON.replace(year=2028))
+    dropped = world.store.expire(range(SHARDS), now=NOON.replace(year=2028))
     assert "scheduling_fire_30_20260302" not in dropped
     assert time.monotonic() - before < 5
     reader.execute("COMMIT")
-    assert "scheduling_fire_30_20260302" in world.store.expire(now=NOON.replace(year=2028))
+    assert "scheduling_fire_30_20260302" in world.store.expire(range(SHARDS), now=NOON.replace(year=2028))
 
 
 def test_a_day_that_another_node_dropped_is_made_again_by_one_that_knew_it(world: PostgresBackend) -> None:
@@ -311,6 +311,6 @@ def test_a_day_that_another_node_dropped_is_made_again_by_one_that_knew_it(world
     assert len(world.store.claim(epochs, plans(due(world), epoch=1))) == 1
     Fire.objects.update(state="succeeded", attempt=1)
     other = world.another("other")
-    assert "scheduling_fire_30_20260302" in other.expire(now=NOON.replace(year=2028))
+    assert "scheduling_fire_30_20260302" in other.expire(range(SHARDS), now=NOON.replace(year=2028))
     other.close()
     assert len(world.store.claim(epochs, plans(due(world, until_s=1), epoch=1, first=2, until_s=1))) == 1

@@ -43,9 +43,9 @@ def test_a_pause_ends_by_itself_with_the_catch_up_that_was_chosen(
     for at_s in (0, 60, 120, 180, 240):
         taken(world, at_s)
     assert come_back(world, 299) == []
-    assert job(world).paused_until is not None
+    assert job(world).job.paused_until is not None
     assert come_back(world, 300) == expected
-    assert job(world).paused_until is None
+    assert job(world).job.paused_until is None
     assert come_back(world, 301) == expected
 
 
@@ -116,11 +116,11 @@ def test_a_pause_ends_once_every_occurrence_in_it_has_its_row(world: Backend) ->
     world.change(1, paused=True, until_s=150, catch_up="latest")
     epochs = owned(world)
     world.store.reap(epochs, now=NOON + SECOND * 160)
-    assert job(world).paused_until is not None
+    assert job(world).job.paused_until is not None
     (fire,) = claimed(world, epochs, until_s=160)
     assert state(world, fire) == "skipped paused"
     assert come_back(world, 160) == [120]
-    assert job(world).paused_until is None
+    assert job(world).job.paused_until is None
 
 
 def test_a_finished_jobs_pause_ends_too(world: Backend) -> None:

@@ -30,11 +30,11 @@ def test_due_is_what_is_due_by_then_in_the_shards_that_were_asked_for(world: Bac
 def test_a_due_job_is_read_with_all_that_a_claim_needs(world: Backend) -> None:
     world.add(1, overlap="buffer_one", misfire="all", catch_up_window=timedelta(minutes=7), hard_timeout_s=9.0)
     (job,) = due(world)
-    assert (job.next_scheduled_for, job.version) == (NOON, 1)
+    assert (job.next_scheduled_for, job.job.version) == (NOON, 1)
     assert (job.work.shard, job.work.overlap, job.work.misfire) == (1, "buffer_one", "all")
     assert (job.work.catch_up_window, job.work.hard_timeout_s) == (timedelta(minutes=7), 9.0)
     assert (job.work.args, job.work.kwargs) == ("[]", "{}")
-    assert job.schedule.build().next_after(NOON) == NOON + timedelta(minutes=1)
+    assert job.job.build().next_after(NOON) == NOON + timedelta(minutes=1)
 
 
 def test_beside_a_flood_of_one_tenant_the_others_are_seen_and_the_rest_is_the_floods(world: Backend) -> None:

@@ -11,7 +11,7 @@ from scheduling.core.fire import State
 from scheduling.core.overlap import Predecessors
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, job_id
-from tests.store.backends import Backend, plans
+from tests.store.backends import SHARDS, Backend, plans
 from tests.store.steps import claimed, due, owned, state, waiting
 
 # -- what waits ------------------------------------------------------------------------------------------------------
@@ -226,9 +226,9 @@ def test_a_day_goes_when_its_class_has_run_out_and_nothing_in_it_is_unfinished(w
     old = world.put(1, state="succeeded", attempt=1)
     next_day = world.put(1, 86_400, state="succeeded", attempt=1)
     is_over = NOON.replace(hour=0) + timedelta(days=31)
-    world.store.expire(now=is_over - SECOND)
+    world.store.expire(range(SHARDS), now=is_over - SECOND)
     assert world.row(old) is not None
-    assert len(world.store.expire(now=is_over)) == 1
+    assert len(world.store.expire(range(SHARDS), now=is_over)) == 1
     assert (world.row(old), world.row(next_day) is not None) == (None, True)
 
 
@@ -250,7 +250,7 @@ def test_a_day_with_an_unfinished_fire_is_kept(world: Backend, columns: dict, is
     world.add(1)
     world.store.record(owned(world), {1: 5})
     fire = world.put(1, **columns)
-    world.store.expire(now=NOON + timedelta(days=400))
+    world.store.expire(range(SHARDS), now=NOON + timedelta(days=400))
     assert (world.row(fire) is not None) is is_kept
 
 
@@ -259,7 +259,7 @@ def test_a_dropped_day_is_made_again_for_an_occurrence_that_comes_late(world: Ba
     epochs = owned(world)
     (fire,) = claimed(world, epochs)
     world.store.settle(epochs, [Settlement(fire, State.SKIPPED, "missed")])
-    world.store.expire(now=NOON + timedelta(days=400))
+    world.store.expire(range(SHARDS), now=NOON + timedelta(days=400))
     assert world.row(fire.id) is None
     world.add(2)
     planned = plans([job for job in due(world) if job.work.job_id == job_id(2)], epoch=1, first=5)

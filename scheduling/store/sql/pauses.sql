@@ -45,7 +45,7 @@ RETURNING id, shard_id
 
 -- name: is_over
 -- Every occurrence within the pause has its row: what a claim has yet to see would else be judged as if there had been no pause.
-paused_until <= %(now)s AND (next_fire_at IS NULL OR next_fire_at >= paused_until)
+paused_until <= %(now)s AND NOT in_bucket AND (next_fire_at IS NULL OR next_fire_at >= paused_until)
 
 -- name: over
 SELECT j.id

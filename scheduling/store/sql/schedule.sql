@@ -1,7 +1,7 @@
 -- What the owner of shards reads and writes. Everything written runs behind hold_epochs, in one transaction with it.
 
 -- name: hold_epochs
-SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[])
+SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[]), clock_timestamp()
 
 -- name: work
 -- The columns of rows.work_of.
@@ -9,8 +9,8 @@ j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane, j
 j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
 
 -- name: due_columns
-{work}, j.next_fire_at, j.jitter, j.schedule_version, j.schedule_changed_at, j.next_scheduled_for, j.max_runs, j.fired,
-j.superseded, j.paused_at IS NOT NULL, j.paused_until, c.tz, c.days, c.hours,
+{work}, j.next_fire_at, j.next_scheduled_for, j.jitter, j.schedule_version, j.schedule_changed_at, j.in_bucket, j.max_runs,
+j.max_attempts, j.fired, j.superseded, j.paused_at IS NOT NULL, j.paused_until, c.tz, c.days, c.hours,
 j.kind, j.at, j.every, j.anchor, j.cron, j.rrule, j.dtstart, j.tz, j.day_match, j.gap, j.fold, j.start_at, j.end_at
 
 -- name: due_joins
@@ -69,25 +69,30 @@ j.fired + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
     SELECT count(*) FROM unnest(%(fire_job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(states)s::text[]) AS r(job_id, at, state)
     WHERE r.job_id = j.id AND r.at >= j.paused_until AND r.state IS DISTINCT FROM 'skipped') END
 
+-- name: entries
+-- (The bucketed store moves the jobs' entries too.)
+
 -- name: claim
 -- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
 -- unstarted is taken over by a newer one; one that a person cancelled, or that started, is not.
 WITH plan AS (
     SELECT * FROM unnest(
-        %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[],
-        %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[], %(fired)s::integer[], %(problems)s::text[]
-    ) AS p(job_id, version, was, next_for, next_at, fired, problem)
+        %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
+        %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[]
+    ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters)
 ), advanced AS (
     UPDATE scheduling_job j
-    SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} THEN NULL ELSE p.next_for END,
-        next_fire_at = CASE WHEN j.max_runs <= {fired} THEN NULL ELSE p.next_at END,
+    SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_for END,
+        next_fire_at = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_at END,
+        in_bucket = coalesce(p.enters, false),
         fired = {fired}, problem = coalesce(p.problem, ''), superseded = '[]'
     FROM plan p
     WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
-      AND j.next_scheduled_for IS NOT DISTINCT FROM p.was
+      AND j.next_scheduled_for IS NOT DISTINCT FROM p.was AND j.in_bucket = coalesce(p.leaves, false)
     RETURNING j.id, j.tenant_id, j.shard_id, j.schedule_version, j.max_attempts, j.overlap <> 'allow' AS exclusive,
-        CASE WHEN j.paused_at IS NOT NULL THEN coalesce(j.paused_until, 'infinity') END AS paused_until
-)
+        CASE WHEN j.paused_at IS NOT NULL THEN coalesce(j.paused_until, 'infinity') END AS paused_until,
+        p.leaves, p.enters, p.next_for, p.next_at
+) {entries}
 INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
     state, reason, max_attempts, exclusive, seq_epoch, seq, claimed_at, claimed_until, covers, covers_to, wake_at, nominal, finished_at)

@@ -1,0 +1,237 @@
+"""The time-bucketed store: jobs that fire again and again leave their rows alone, and move from entry to entry.
+
+::
+
+    job's row ──first claim──> entry ──claim──> next entry ──claim──> …        in_bucket, the row holds no next run
+        ^                        │
+        └── pause's end, edit ───┘   back to the row, for whatever needs more than the shortest way
+
+A claim of entries is: hold the epochs; delete them, where their jobs are as they were read; COPY the fires; COPY the
+next entries. No row is updated and no history is left in an index that a poll walks. What is beyond the horizon waits
+among what is *later* until the promoter moves it into its minute.
+
+Everything else is the indexed store's: a job whose plan is more than claimed fires (late ones, pauses, calendars,
+``max_runs``, an edit) goes through its row, and comes back to the buckets at its next claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from scheduling.core.clock import EPOCH, MICROSECOND
+from scheduling.core.definition import Kind
+from scheduling.core.effects import Epochs
+from scheduling.core.fire import Fire, State
+from scheduling.core.planning import DueJob, JobPlan, Superseded
+from scheduling.core.turns import in_turns
+from scheduling.store.arrays import instants, integers, uuids
+from scheduling.store.binary_rows import entry_rows, fire_rows
+from scheduling.store.bucket_reader import BucketReader
+from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, leaf, passed_slots, slot_of_bucket
+from scheduling.store.connection import Connect, Connection
+from scheduling.store.postgres import PostgresStore, held_epochs
+from scheduling.store.statements import statements
+from scheduling.store.values import claim_values
+
+SHARE = 64  # entries of a shard that the promoter moves at a time
+PAUSES = 500  # that end at a time
+
+
+class BucketedStore(PostgresStore):
+    """Fits where the indexed store fits; a fleet may change from one to the other with all nodes down."""
+
+    def __init__(self, connect: Connect, *, grace: timedelta = timedelta(seconds=5)) -> None:
+        super().__init__(connect, grace=grace)
+        self._sql = statements("schedule", entries=statements("buckets")["entries"])
+        self._lows = Lows()
+        self._entries = BucketReader(self._lows)
+        self._until: datetime | None = None  # how far the last read looked: near enough to now to tell ring from later
+
+    def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
+        self._lows.forget(shards)
+        return super().take_over(shards, node)
+
+    def _take_up(self, connection: Connection, shards: Collection[int]) -> None:
+        """Entries stay where they are."""
+
+    # -- claim --------------------------------------------------------------------------------------------------
+
+    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+        self._until = until
+        with self._link() as connection:
+            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit)
+            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit)
+            of_rows = self._with_their_entries(connection, of_rows)
+        return in_turns([*entries, *of_rows], limit, of=_tenant, at=_fire_at)
+
+    def _with_their_entries(self, connection: Connection, jobs: list[DueJob]) -> list[DueJob]:
+        """Jobs that were edited while their next occurrence was an entry: it tells where the old schedule stood."""
+        edited = {due.work.job_id: due for due in jobs if due.job.in_bucket}
+        if edited:
+            values = {"job_ids": uuids(edited)}
+            for job_id, scheduled_for, fire_at in connection.execute(_SQL["entries_of"], values).fetchall():
+                job = edited[job_id].job
+                job.superseded = tuple(_told(old, scheduled_for, fire_at) for old in job.superseded)
+        return jobs
+
+    def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
+        chained = [plan for plan in plans if plan.is_plain and plan.due.slot is not None]
+        if not chained:
+            return super()._claim(connection, epochs, plans)
+        others = [plan for plan in plans if not plan.is_plain or plan.due.slot is None]
+        try:
+            return self._claim_entries(connection, epochs, chained, others)
+        except psycopg.errors.UniqueViolation:  # an older schedule left a row: the indexed way knows what to do with it
+            return super()._claim(connection, epochs, plans)
+
+    def _claim_entries(
+        self, connection: Connection, epochs: Epochs, chained: Sequence[JobPlan], others: Sequence[JobPlan]
+    ) -> dict[UUID, int]:
+        by_slot: dict[int, list[JobPlan]] = {}
+        for plan in chained:
+            assert plan.due.slot is not None
+            by_slot.setdefault(plan.due.slot, []).append(plan)
+        self._days.ensure(connection, [*chained, *others])
+        with connection.transaction():
+            with connection.pipeline():
+                held = connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
+                rows = [connection.execute(self._sql["claim"], self._claim_values(others))] if others else []
+                consumed = [
+                    connection.execute(_leaf_sql(slot)["consume"], _consume_values(of_slot), binary=True)
+                    for slot, of_slot in by_slot.items()
+                ]
+            (_, now) = held.fetchone() or (None, None)
+            assert now is not None
+            taken = {job for cursor in consumed for (job,) in cursor.fetchall()}
+            fires = [plan for plan in chained if plan.due.work.job_id in taken]
+            self._copy(connection, "copy_fires", fire_rows(fires, now))
+            entries = self._next_entries(fires)
+            self._copy(connection, "copy_entries", entry_rows(entries))
+            if ended := [plan.due.work.job_id for plan in fires if plan.next_fire_at is None]:
+                connection.execute(_SQL["finish"], {"job_ids": uuids(ended)})
+            fences = {fire: fence for cursor in rows for fire, state, fence in cursor if state == State.CLAIMED}
+        for plan, slot, bucket in entries:
+            self._lows.written(plan.due.work.shard, bucket, slot)
+        return fences | {row.fire.id: row.fire.fence for plan in fires for row in plan.rows}
+
+    def _copy(self, connection: Connection, name: str, rows: bytes) -> None:
+        with connection.cursor().copy(_SQL[name]) as copy:
+            copy.write(rows)
+
+    def _next_entries(self, plans: Sequence[JobPlan]) -> list[tuple[JobPlan, int, int]]:
+        """Each plan's next occurrence, with its slot and its bucket."""
+        until = self._until
+        horizon = bucket_of(horizon_from(until)) if until is not None else 0
+        entries = []
+        for plan in plans:
+            if plan.next_fire_at is not None:
+                bucket = bucket_of(plan.next_fire_at)
+                entries.append((plan, slot_of_bucket(bucket) if bucket < horizon else LATER, bucket))
+        return entries
+
+    def _claim_values(self, plans: Sequence[JobPlan]) -> dict[str, Any]:
+        """Of what goes through the jobs' rows: those that may are entries from then on."""
+        for plan, slot, bucket in self._next_entries([plan for plan in plans if _enters(plan)]):
+            self._lows.written(plan.due.work.shard, bucket, slot)
+        horizon = EPOCH if self._until is None else horizon_from(self._until)
+        return claim_values(plans, enters=_enters) | {"horizon": horizon}
+
+    # -- upkeep -------------------------------------------------------------------------------------------------
+
+    def _before_pauses_end(self, connection: Connection, shards: Collection[int], now: datetime) -> None:
+        values = {"shards": sorted(shards), "now": now, "limit": PAUSES}
+        if jobs := [job for (job,) in connection.execute(_SQL["due_for_their_end"], values).fetchall()]:
+            connection.execute(statements("buckets", which=_SQL["of_jobs"])["back_to_rows"], {"job_ids": uuids(jobs)})
+
+    def promote(self, epochs: Epochs, *, now: datetime) -> bool:
+        horizon, orphans = horizon_from(now), self._entries.orphans
+        mine = {job: shard for job, shard in orphans.items() if shard in epochs}
+        near = {shard: low for shard, low in self._lows.later(epochs).items() if low < bucket_of(horizon)}
+        if not near and not mine:
+            return False
+        with self._link() as connection, connection.transaction():
+            connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
+            values = {"shards": list(near), "lows": list(near.values()), "horizon": horizon, "share": SHARE}
+            moved = connection.execute(_SQL["promote"], values).fetchall() if near else []
+            if mine:
+                connection.execute(_SQL["forget"], {"job_ids": uuids(mine), "shards": integers({*mine.values()})})
+        orphans.clear()
+        for shard, bucket, _ in moved:
+            self._lows.written(shard, bucket, slot_of_bucket(bucket))
+        more = {shard for shard, _, count in moved if count >= SHARE}
+        self._lows.promoted(near.keys() - more, horizon)
+        return bool(more)
+
+    def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
+        with self._link() as connection:
+            for table in self._passed(connection, now):
+                self._truncate(connection, table)
+        return super().expire(shards, now=now)
+
+    def _passed(self, connection: Connection, now: datetime) -> list[str]:
+        """The tables of minutes that are over, and that have grown."""
+        tables = [leaf(slot) for slot in passed_slots(now)]
+        rows = connection.execute(_SQL["grown"], {"tables": tables}).fetchall()
+        return [table for (table,) in rows]
+
+    def _truncate(self, connection: Connection, table: str) -> None:
+        """If it is empty, and nobody uses it. Without waiting: behind a wait for the lock everybody else would wait."""
+        name = sql.Identifier(table)
+        try:
+            with connection.transaction():
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(name))
+                if connection.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(name)).fetchone() is None:
+                    connection.execute(sql.SQL("TRUNCATE {}").format(name))
+        except psycopg.errors.LockNotAvailable:
+            return
+
+
+_SQL = statements("buckets")
+
+
+def _leaf_sql(slot: int) -> dict[str, str]:
+    return statements("buckets", leaf=leaf(slot))
+
+
+def _consume_values(plans: Sequence[JobPlan]) -> dict[str, str]:
+    return {
+        "job_ids": uuids([plan.due.work.job_id for plan in plans]),
+        "versions": integers([plan.due.job.version for plan in plans]),
+        "were": instants([plan.due.next_scheduled_for for plan in plans]),
+    }
+
+
+def _enters(plan: JobPlan) -> bool:
+    """Whether a job that comes from its row goes on as an entry: it fires again, by nothing but its schedule."""
+    job = plan.due.job
+    return (
+        plan.next_fire_at is not None
+        and not job.in_bucket
+        and job.schedule.kind is not Kind.ONCE
+        and job.calendar is None
+        and job.max_runs is None
+        and job.paused_until is None
+    )
+
+
+def _told(old: Superseded, scheduled_for: datetime, fire_at: datetime) -> Superseded:
+    """An old schedule, with where it stood; what was to come only after the edit is not due any more."""
+    if old.after is not None or min(scheduled_for, fire_at) > old.edited_at:
+        return old
+    return replace(old, after=scheduled_for - MICROSECOND)
+
+
+def _tenant(due: DueJob) -> int:
+    return due.work.tenant_id
+
+
+def _fire_at(due: DueJob) -> datetime:
+    assert due.next_fire_at is not None
+    return due.next_fire_at

@@ -1,0 +1,99 @@
+"""The ring of the bucketed store: where an entry is kept, and which parts of the ring a read has to look at.
+
+::
+
+    slot      …  61   62   63    0    1    2  …         minute of fire_at, modulo 64: a table each
+    minute   now-1  now  +1 …                 +60       written ahead, read as it passes, then truncated
+    bucket    one second of a minute: the unit that is read
+    later     -1: beyond the horizon, moved into the ring by the promoter
+
+An owner reads its shards from a *low* bucket on, below which it knows that nothing is left: so the dead rows of what
+was consumed are not walked over again, even while an old snapshot keeps them from being cleared away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from scheduling.core.clock import EPOCH
+
+RING = 64  # tables, as migration 0003 made them
+LATER = -1
+MINUTE_S = 60
+HORIZON = timedelta(hours=1)
+_SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(seconds=MINUTE_S)
+
+
+def bucket_of(fire_at: datetime) -> int:
+    """The second of a fire, counted from the Unix epoch."""
+    return (fire_at - EPOCH) // _SECOND
+
+
+def slot_of_bucket(bucket: int) -> int:
+    """Within the horizon."""
+    return bucket // MINUTE_S % RING
+
+
+def horizon_from(now: datetime) -> datetime:
+    """What fires before this is kept in the ring: whole minutes, so that a table is of one minute."""
+    return EPOCH + ((now - EPOCH) // _MINUTE) * _MINUTE + HORIZON
+
+
+def leaf(slot: int) -> str:
+    """The table of a slot."""
+    return "scheduling_entry_later" if slot == LATER else f"scheduling_entry_{slot:02}"
+
+
+def passed_slots(now: datetime) -> list[int]:
+    """Those that hold nothing of the minute before now, of what is to come, or of what is written next."""
+    minute = (now - EPOCH) // _MINUTE
+    live = {(minute + ahead) % RING for ahead in range(-1, int(HORIZON / _MINUTE) + 1)}
+    return [slot for slot in range(RING) if slot not in live]
+
+
+class Lows:
+    """From which bucket on each shard is to be read, in the ring and among what is later. One thread owns it."""
+
+    def __init__(self) -> None:
+        self._ring: dict[int, int] = {}
+        self._later: dict[int, int] = {}
+
+    def forget(self, shards: Iterable[int]) -> None:
+        """Read these from the start: they were another's."""
+        for shard in shards:
+            self._ring.pop(shard, None)
+            self._later.pop(shard, None)
+
+    def to_read(self, shards: Collection[int], high: int) -> dict[int, dict[int, int]]:
+        """The slots to read up to bucket ``high``, the oldest first, each with its shards and their low buckets."""
+        plan: dict[int, dict[int, int]] = {}
+        starts = {shard: self._ring.get(shard, 0) for shard in shards}
+        newest = high // MINUTE_S
+        oldest = max(min(starts.values(), default=high) // MINUTE_S, newest - RING + 1)
+        for minute in range(oldest, newest + 1):
+            within = {shard: low for shard, low in starts.items() if low // MINUTE_S <= minute}
+            if within:
+                plan[minute % RING] = within
+        overdue = {shard: low for shard in shards if (low := self._later.get(shard, 0)) <= high}
+        return plan | {LATER: overdue} if overdue else plan
+
+    def later(self, shards: Collection[int]) -> dict[int, int]:
+        """From where on the promoter looks."""
+        return {shard: self._later.get(shard, 0) for shard in shards}
+
+    def consumed(self, shards: Collection[int], high: int, left: Mapping[int, int]) -> None:
+        """All entries up to ``high`` were read; ``left`` is each shard's lowest bucket among them."""
+        for shard in shards:
+            self._ring[shard] = min(left.get(shard, high), high)
+
+    def promoted(self, shards: Collection[int], horizon: datetime) -> None:
+        """Nothing of these shards is left among what is later and comes before the horizon."""
+        self._later |= dict.fromkeys(shards, bucket_of(horizon))
+
+    def written(self, shard: int, bucket: int, slot: int) -> None:
+        """An entry was written, perhaps below where we read from: the job clock may have been set back."""
+        lows = self._later if slot == LATER else self._ring
+        if bucket < lows.get(shard, 0):
+            lows[shard] = bucket

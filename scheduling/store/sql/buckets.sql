@@ -1,0 +1,199 @@
+-- What the bucketed store adds: entries, in a ring of one table a minute, and one for what is later. {leaf} is one of them.
+
+-- name: due_entries
+-- Each shard's earliest, by bucket; of jobs that are as the entry says. The versions tell whether what is known of a job still holds.
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, j.xmin::text, t.xmin::text
+FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+CROSS JOIN LATERAL (
+    SELECT * FROM {leaf}
+    WHERE shard_id = owned.shard AND bucket BETWEEN owned.low AND %(high)s AND fire_at <= %(until)s
+    ORDER BY shard_id, bucket LIMIT %(limit)s
+) AS e
+LEFT JOIN scheduling_job j
+    ON j.id = e.job_id AND j.in_bucket AND j.schedule_version = e.schedule_version AND j.deleted_at IS NULL
+LEFT JOIN fairness_tenant t ON t.id = j.tenant_id
+LIMIT %(limit)s
+
+-- name: tenants_upward
+-- Which tenants have entries in which buckets: a skip scan over the index, from the earliest bucket on, for so many steps.
+SELECT w.shard, w.bucket, w.tenant_id
+FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE walk(shard, bucket, tenant_id, steps) AS (
+        (SELECT shard_id, bucket, tenant_id, 1 FROM {leaf}
+         WHERE shard_id = owned.shard AND bucket BETWEEN owned.low AND %(high)s
+         ORDER BY shard_id, bucket, tenant_id LIMIT 1)
+        UNION ALL
+        SELECT n.shard_id, n.bucket, n.tenant_id, w.steps + 1
+        FROM walk w CROSS JOIN LATERAL (
+            SELECT shard_id, bucket, tenant_id FROM {leaf}
+            WHERE shard_id = w.shard AND (bucket, tenant_id) > (w.bucket, w.tenant_id) AND bucket <= %(high)s
+            ORDER BY shard_id, bucket, tenant_id LIMIT 1) AS n
+        WHERE w.steps < %(steps)s
+    )
+    SELECT * FROM walk
+) AS w
+
+-- name: tenants_downward
+-- The same from the newest bucket on: so that a flood of old ones hides nobody who is due now.
+SELECT w.shard, w.bucket, w.tenant_id
+FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE walk(shard, bucket, tenant_id, steps) AS (
+        (SELECT shard_id, bucket, tenant_id, 1 FROM {leaf}
+         WHERE shard_id = owned.shard AND bucket BETWEEN owned.low AND %(high)s
+         ORDER BY shard_id DESC, bucket DESC, tenant_id DESC LIMIT 1)
+        UNION ALL
+        SELECT n.shard_id, n.bucket, n.tenant_id, w.steps + 1
+        FROM walk w CROSS JOIN LATERAL (
+            SELECT shard_id, bucket, tenant_id FROM {leaf}
+            WHERE shard_id = w.shard AND (bucket, tenant_id) < (w.bucket, w.tenant_id) AND bucket >= owned.low
+            ORDER BY shard_id DESC, bucket DESC, tenant_id DESC LIMIT 1) AS n
+        WHERE w.steps < %(steps)s
+    )
+    SELECT * FROM walk
+) AS w
+
+-- name: due_entries_of_tenants
+-- The heads of each, by index.
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, j.xmin::text, t.xmin::text
+FROM unnest(%(shards)s::smallint[], %(buckets)s::bigint[], %(tenants)s::integer[]) AS w(shard, bucket, tenant_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM {leaf}
+    WHERE shard_id = w.shard AND bucket = w.bucket AND tenant_id = w.tenant_id AND fire_at <= %(until)s
+    ORDER BY fire_at LIMIT %(share)s
+) AS e
+LEFT JOIN scheduling_job j
+    ON j.id = e.job_id AND j.in_bucket AND j.schedule_version = e.schedule_version AND j.deleted_at IS NULL
+LEFT JOIN fairness_tenant t ON t.id = j.tenant_id
+
+-- name: jobs
+-- What is to be known of jobs, with the versions of what it was read from.
+SELECT {due_columns}, j.xmin::text, t.xmin::text FROM scheduling_job j {due_joins} WHERE j.id = ANY (%(job_ids)s::uuid[])
+
+-- name: entries_of
+-- Of jobs whose row was edited since: where their old schedule stood.
+SELECT job_id, scheduled_for, fire_at FROM scheduling_entry WHERE job_id = ANY (%(job_ids)s::uuid[])
+
+-- name: consume
+-- Take the entries of jobs that are as they were read. The lock waits for nobody and keeps off a pause, an edit or a delete until our
+-- commit, as that of a claim that updates the job does; a job that one of these holds is left to the next poll. A pause that has
+-- committed is found by the next read.
+WITH plan AS (
+    SELECT * FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[]) AS p(job_id, version, was)
+), held AS MATERIALIZED (
+    SELECT j.id, j.schedule_version, p.was FROM plan p JOIN scheduling_job j ON j.id = p.job_id
+    WHERE j.schedule_version = p.version AND j.in_bucket AND j.deleted_at IS NULL AND j.paused_at IS NULL
+    ORDER BY j.id
+    FOR KEY SHARE OF j SKIP LOCKED
+)
+DELETE FROM {leaf} e USING held
+WHERE e.job_id = held.id AND e.scheduled_for = held.was AND e.schedule_version = held.schedule_version
+RETURNING e.job_id
+
+-- name: copy_fires
+COPY scheduling_fire (
+    id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version, state, max_attempts, exclusive,
+    seq_epoch, seq, claimed_at
+) FROM STDIN (FORMAT BINARY)
+
+-- name: copy_entries
+COPY scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
+FROM STDIN (FORMAT BINARY)
+
+-- name: finish
+-- Their schedules have ended: nothing is to come.
+UPDATE scheduling_job SET in_bucket = false WHERE id = ANY (%(job_ids)s::uuid[])
+
+-- name: bucket
+floor(extract(epoch FROM fire_at))::bigint
+
+-- name: slot
+-- scheduling.store.buckets.slot_of
+CASE WHEN fire_at < %(horizon)s THEN floor(extract(epoch FROM fire_at) / 60)::bigint %% 64 ELSE -1 END
+
+-- name: entries
+, gone AS (
+    DELETE FROM scheduling_entry e USING advanced a WHERE e.job_id = a.id AND a.leaves
+), entered AS (
+    INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
+    SELECT {slot}, shard_id, tenant_id, schedule_version, {bucket}, id, next_for, fire_at
+    FROM (SELECT *, next_at AS fire_at FROM advanced) AS a WHERE a.enters
+    ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE SET schedule_version = excluded.schedule_version
+)
+
+-- name: due_for_their_end
+-- Paused jobs whose pause is over, and whose next occurrence is still an entry.
+SELECT id FROM scheduling_job
+WHERE shard_id = ANY (%(shards)s::smallint[]) AND deleted_at IS NULL AND paused_until <= %(now)s AND in_bucket
+LIMIT %(limit)s
+
+-- name: back_to_rows
+-- The jobs' rows hold their next occurrences again. An edit that was not planned yet learns where the old schedule stood.
+WITH held AS MATERIALIZED (
+    SELECT id, schedule_version, next_fire_at FROM scheduling_job WHERE {which} ORDER BY id FOR NO KEY UPDATE
+), gone AS (
+    DELETE FROM scheduling_entry e USING held WHERE e.job_id = held.id
+    RETURNING e.job_id, e.schedule_version, e.scheduled_for, e.fire_at
+)
+UPDATE scheduling_job j
+SET in_bucket = false,
+    next_scheduled_for = CASE WHEN j.next_fire_at IS NULL THEN g.scheduled_for END,
+    next_fire_at = coalesce(j.next_fire_at, g.fire_at),
+    superseded = (
+        SELECT coalesce(jsonb_agg(
+            CASE WHEN old.said ->> 'after' IS NULL
+                THEN old.said || jsonb_build_object('after', g.scheduled_for - interval '1 microsecond') ELSE old.said END
+            ORDER BY old.place), '[]')
+        FROM jsonb_array_elements(j.superseded) WITH ORDINALITY AS old(said, place))
+FROM held LEFT JOIN gone g ON g.job_id = held.id AND (held.next_fire_at IS NOT NULL OR g.schedule_version = held.schedule_version)
+WHERE j.id = held.id
+RETURNING j.id
+
+-- name: of_shards
+in_bucket AND id IN (SELECT job_id FROM scheduling_entry WHERE shard_id = ANY (%(shards)s::smallint[]))
+
+-- name: of_jobs
+in_bucket AND id = ANY (%(job_ids)s::uuid[])
+
+-- name: any_in_buckets
+SELECT EXISTS (SELECT FROM scheduling_entry WHERE shard_id = ANY (%(shards)s::smallint[]))
+
+-- name: promote
+-- Move what comes within the horizon into its minute.
+WITH near AS (
+    DELETE FROM scheduling_entry_later e
+    USING (
+        SELECT n.* FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+        CROSS JOIN LATERAL (
+            SELECT job_id, scheduled_for FROM scheduling_entry_later
+            WHERE shard_id = owned.shard AND bucket >= owned.low AND bucket < extract(epoch FROM %(horizon)s::timestamptz)
+            ORDER BY shard_id, bucket LIMIT %(share)s
+        ) AS n
+    ) AS due
+    WHERE e.job_id = due.job_id AND e.scheduled_for = due.scheduled_for AND e.slot = -1
+    RETURNING e.*
+), moved AS (
+    INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
+    SELECT {slot}, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at FROM near
+    ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE SET schedule_version = excluded.schedule_version
+)
+SELECT shard_id, min(bucket), count(*) FROM near GROUP BY shard_id
+
+-- name: forget
+-- Entries that no job stands behind any more: it was deleted, or another entry has taken this one's place.
+DELETE FROM scheduling_entry e
+WHERE e.job_id = ANY (%(job_ids)s::uuid[]) AND e.shard_id = ANY (%(shards)s::smallint[]) AND NOT EXISTS (
+    SELECT FROM scheduling_job j
+    WHERE j.id = e.job_id AND j.in_bucket AND j.deleted_at IS NULL
+      AND (j.schedule_version = e.schedule_version OR j.next_fire_at IS NOT NULL))
+
+-- name: next_runs
+SELECT j.id, coalesce(j.next_scheduled_for, e.scheduled_for), coalesce(j.next_fire_at, e.fire_at)
+FROM scheduling_job j
+LEFT JOIN scheduling_entry e
+    ON j.in_bucket AND j.next_fire_at IS NULL AND e.job_id = j.id AND e.schedule_version = j.schedule_version
+WHERE j.id = ANY (%(job_ids)s::uuid[])
+
+-- name: grown
+SELECT name FROM unnest(%(tables)s::text[]) AS name WHERE pg_relation_size(name::regclass) > 0
