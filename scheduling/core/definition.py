@@ -60,10 +60,15 @@ class ScheduleFields:
 
         Raises InvalidField.
         """
-        schedule = self._unbounded(str(job_id) if "H" in self.cron.upper() else "")
+        schedule = self._unbounded(str(job_id) if self.is_spread else "")
         if self.start_at is None and self.end_at is None:
             return schedule
         return Bounded(schedule, self.start_at, self.end_at)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether each job may have times of its own: there is an ``H`` in its cron expression."""
+        return "H" in self.cron.upper()
 
     def _unbounded(self, key: str) -> Schedule:
         match self.kind:
@@ -79,6 +84,8 @@ class ScheduleFields:
                 return _cron(self.cron, self.tz, key, self.day_match, self.gap, self.fold)
             case Kind.RRULE:
                 return RRule(self.rrule, self.dtstart, self.tz, self.gap, self.fold)
+            case _:
+                raise InvalidField("kind", self.kind, f"is not one of {', '.join(Kind)}")
 
 
 @lru_cache(maxsize=10_000)
@@ -87,10 +94,13 @@ def _cron(expression: str, tz: str, key: str, day_match: DayMatch, gap: Gap, fol
     return Cron(expression, tz=tz, key=key, day_match=day_match, gap=gap, fold=fold)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False)
 class JobDefinition:
     """A job before it is a row. ``args`` and ``kwargs`` are JSON values; times are aware; durations are job time
     unless named ``_s``.
+
+    An instance keeps what was said of it, and only that is checked; the rest are the defaults of the class. Most jobs
+    say four or five things, and there may be a million of them to copy: hence no slots.
     """
 
     task: str
@@ -118,42 +128,45 @@ class JobDefinition:
 
     args_json: str = field(init=False, repr=False, compare=False)
     kwargs_json: str = field(init=False, repr=False, compare=False)
+    built: Schedule = field(init=False, repr=False, compare=False)  # for a job without an identity
 
-    def __post_init__(self) -> None:
-        _text("task", self.task, TASK_LIMIT)
-        if not self.task.strip():
-            raise InvalidField("task", self.task, "a job needs the name of a Celery task, such as 'shop.tasks.charge'")
-        _text("name", self.name, NAME_LIMIT)
-        for name, check in _CHECKS.items():
-            value = getattr(self, name)
-            if value is not _DEFAULTS[name]:
-                object.__setattr__(self, name, check(name, value))
+    def __init__(self, *, task: str, schedule: ScheduleFields, **said: Any) -> None:
+        """``said`` are the other fields. Raises InvalidField."""
+        kept = self.__dict__
+        kept["task"], kept["schedule"] = _task(task), schedule
+        for name, value in said.items():
+            check = _CHECKS.get(name)
+            if check is None:
+                known = ", ".join(sorted(POLICY_FIELDS | SCHEDULE_OPTIONS))
+                raise InvalidField(name, value, f"no such option; there are {known}")
+            kept[name] = check(name, value)
         if self.retry_cap < self.retry_base:
             raise InvalidField("retry_cap", self.retry_cap, f"is below retry_base ({self.retry_base})")
         if self.soft_timeout_s is not None and self.soft_timeout_s > self.hard_timeout_s:
             raise InvalidField(
                 "soft_timeout_s", self.soft_timeout_s, f"is above hard_timeout_s ({self.hard_timeout_s:g})"
             )
-        args, kwargs = _json(self.args, self.kwargs)
-        object.__setattr__(self, "args_json", args)
-        object.__setattr__(self, "kwargs_json", kwargs)
-        self.schedule.build()
+        args, kwargs = kept.setdefault("args", []), kept.setdefault("kwargs", {})
+        kept["args_json"], kept["kwargs_json"] = _json(args, kwargs)
+        kept["built"] = schedule.build()
 
     @classmethod
     def cron_job(cls, task: str, expression: str, **options: Any) -> JobDefinition:
-        return _defined(cls, task, {"kind": Kind.CRON, "cron": expression}, options)
+        return cls(task=task, schedule=_cron_fields(expression, options), **options)
 
     @classmethod
     def rrule_job(cls, task: str, text: str, **options: Any) -> JobDefinition:
-        return _defined(cls, task, {"kind": Kind.RRULE, "rrule": text}, options)
+        said = _schedule_options(options)
+        return cls(task=task, schedule=ScheduleFields(Kind.RRULE, rrule=text, **said), **options)
 
     @classmethod
     def interval_job(cls, task: str, every: timedelta, *, anchor: datetime, **options: Any) -> JobDefinition:
-        return _defined(cls, task, {"kind": Kind.INTERVAL, "every": every, "anchor": anchor}, options)
+        said = _schedule_options(options)
+        return cls(task=task, schedule=ScheduleFields(Kind.INTERVAL, every=every, anchor=anchor, **said), **options)
 
     @classmethod
     def once_job(cls, task: str, at: datetime, **options: Any) -> JobDefinition:
-        return _defined(cls, task, {"kind": Kind.ONCE, "at": at}, options)
+        return cls(task=task, schedule=ScheduleFields(Kind.ONCE, at=at, **_schedule_options(options)), **options)
 
     def columns(self) -> dict[str, Any]:
         """The values of the job's row that a person decides."""
@@ -163,9 +176,8 @@ class JobDefinition:
 
 
 OWN_FIELDS = tuple(f.name for f in fields(JobDefinition) if f.init and f.name != "schedule")
-POLICY_FIELDS = frozenset(OWN_FIELDS) - {"task"}
 SCHEDULE_OPTIONS = frozenset({"tz", "dtstart", "day_match", "gap", "fold", "start_at", "end_at"})
-_DEFAULTS = {f.name: f.default for f in fields(JobDefinition)}
+POLICY_FIELDS = frozenset(OWN_FIELDS) - {"task"}
 
 
 def _required(name: str, value: Any) -> Any:
@@ -174,17 +186,31 @@ def _required(name: str, value: Any) -> Any:
     return value
 
 
-def _defined(cls: type[JobDefinition], task: str, schedule: dict[str, Any], options: dict[str, Any]) -> JobDefinition:
-    policy = {}
-    for name, value in options.items():
-        if name in SCHEDULE_OPTIONS:
-            schedule[name] = value
-        elif name in POLICY_FIELDS:
-            policy[name] = value
-        else:
-            known = ", ".join(sorted(POLICY_FIELDS | SCHEDULE_OPTIONS))
-            raise InvalidField(name, value, f"no such option; there are {known}")
-    return cls(task=task, schedule=ScheduleFields(**schedule), **policy)
+def _schedule_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the schedule, taken out of ``options``."""
+    return {name: options.pop(name) for name in SCHEDULE_OPTIONS & options.keys()}
+
+
+def _cron_fields(expression: str, options: dict[str, Any]) -> ScheduleFields:
+    said = _schedule_options(options)
+    if said.keys() <= _WORDS:
+        try:
+            return _same_cron_fields(expression, **said)
+        except TypeError:  # cannot be hashed: something that is no word, which build() will refuse
+            pass
+    return ScheduleFields(Kind.CRON, cron=expression, **said)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _same_cron_fields(expression: str, **said: Any) -> ScheduleFields:
+    return ScheduleFields(Kind.CRON, cron=expression, **said)
+
+
+def _task(value: Any) -> str:
+    task = _text("task", value, TASK_LIMIT)
+    if not task.strip():
+        raise InvalidField("task", task, "a job needs the name of a Celery task, such as 'shop.tasks.charge'")
+    return task
 
 
 def _text(name: str, value: Any, limit: int) -> str:
@@ -207,20 +233,30 @@ def _storable(name: str, value: str) -> str:
     return value
 
 
+def _args(name: str, value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidField(name, value, "is not a list")
+    return value
+
+
+def _kwargs(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                break
+        else:
+            return value
+    raise InvalidField(name, value, "is not an object with text keys")
+
+
 def _json(args: Any, kwargs: Any) -> tuple[str, str]:
-    if not isinstance(args, list | tuple):
-        raise InvalidField("args", args, "is not a list")
-    if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
-        raise InvalidField("kwargs", kwargs, "is not an object with text keys")
-    texts = _json_text("args", args), _json_text("kwargs", kwargs)
-    if (size := sum(map(len, texts))) > PAYLOAD_LIMIT:
+    texts = _json_text("args", args) if args else "[]", _json_text("kwargs", kwargs) if kwargs else "{}"
+    if (size := len(texts[0]) + len(texts[1])) > PAYLOAD_LIMIT:
         raise InvalidField("args", args, f"arguments take {size} bytes of JSON, more than {PAYLOAD_LIMIT}")
     return texts
 
 
 def _json_text(name: str, value: Any) -> str:
-    if not value:
-        return "{}" if isinstance(value, dict) else "[]"
     try:
         text = canonical_json(value)
     except (TypeError, ValueError, RecursionError) as problem:
@@ -287,10 +323,15 @@ def _soft(name: str, value: Any) -> float | None:
     return None if value is None else _number(name, value)
 
 
+_WORDS = frozenset({"tz", "day_match", "gap", "fold"})
 _CHECKS: dict[str, Check] = {
+    "name": lambda name, value: _text(name, value, NAME_LIMIT),
     "description": lambda name, value: _text(name, value, DESCRIPTION_LIMIT),
+    "args": _args,
+    "kwargs": _kwargs,
     "lane": _member(Lane),
     "jitter": _duration,
+    "calendar_id": lambda name, value: None if value is None else _whole(name, value),
     "max_runs": lambda name, value: None if value is None else _whole(name, value),
     "misfire": _member(MisfirePolicy),
     "misfire_grace_s": _number,

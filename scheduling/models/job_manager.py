@@ -19,7 +19,7 @@ from scheduling.core.errors import InvalidField
 from scheduling.models.calendar import Calendar
 from scheduling.models.hints import hint_due
 from scheduling.models.job_clock import JobClock
-from scheduling.models.job_copy import COPY_JOBS, write_lines
+from scheduling.models.job_copy import COPY_JOBS, JobRows
 from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_planning import first_occurrence, shard_count
 
@@ -130,10 +130,10 @@ class JobManager(models.Manager["Job"]):
         Raises IntegrityError where a name exists already.
         """
         owner, now = _tenant(tenant), JobClock.objects.now()
-        due: dict[int, datetime] = {}
+        rows = JobRows(self.model, tenant_id=owner.pk, now=now)
         with connections[self.db].cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
-            count = write_lines(definitions, copy.write, tenant_id=owner.pk, now=now, due=due)
-        for shard, fire_at in due.items():
+            count = rows.write(definitions, copy.write)
+        for shard, fire_at in rows.due.items():
             hint_due(shard, fire_at, now=now, using=self.db)
         return count
 

@@ -26,10 +26,17 @@ def shard_count() -> int:
 
 
 def first_occurrence(schedule: Schedule, job_id: UUID, jitter: timedelta, *, now: datetime, shards: int) -> First:
-    """The first occurrence after ``now`` (job time). A single instant that has passed is due now, and not lost."""
+    """The first occurrence after ``now`` (job time)."""
     shard = shard_of(job_id, shards)
+    at = first_instant(schedule, now=now)
+    return First(shard, at, None if at is None else first_fire(schedule, job_id, jitter, at))
+
+
+def first_instant(schedule: Schedule, *, now: datetime) -> datetime | None:
+    """A single instant that has passed is due now, and not lost."""
     inner = schedule.schedule if isinstance(schedule, Bounded) else schedule
-    at = schedule.next_after(min(now, inner.at - MICROSECOND) if isinstance(inner, Once) else now)
-    if at is None:
-        return First(shard, None, None)
-    return First(shard, at, jittered(job_id, at, jitter, schedule.next_after(at) if jitter else None))
+    return schedule.next_after(min(now, inner.at - MICROSECOND) if isinstance(inner, Once) else now)
+
+
+def first_fire(schedule: Schedule, job_id: UUID, jitter: timedelta, at: datetime) -> datetime:
+    return jittered(job_id, at, jitter, schedule.next_after(at)) if jitter else at

@@ -100,15 +100,21 @@ def parse(expression: str, key: str) -> Fields:
     """The meaning of an expression for the job with this key. Raises InvalidField (``cron``)."""
     second, minute, hour, day, month, weekday = split_fields(expression)
     return Fields(
-        seconds=_mask(second, key),
-        minutes=_mask(minute, key),
-        hours=_mask(hour, key),
-        months=_mask(month, key),
-        day_rule=_day_rule(day, weekday, key),
+        seconds=_mask(second, _key_of(key, second)),
+        minutes=_mask(minute, _key_of(key, minute)),
+        hours=_mask(hour, _key_of(key, hour)),
+        months=_mask(month, _key_of(key, month)),
+        day_rule=_day_rule(day, weekday, _key_of(key, day, weekday)),
         elapsed=minute.text.startswith("*") or hour.text.startswith("*"),
     )
 
 
+def _key_of(key: str, *fields: Piece) -> str:
+    """Empty where nothing can be hashed: fields without an ``H`` are read once for all jobs."""
+    return key if any("H" in field.text for field in fields) else ""
+
+
+@lru_cache(maxsize=1024)
 def _day_rule(day: Piece, weekday: Piece, key: str) -> DayRule:
     days = [Item.read(item, key) for item in day.split(",")]
     weekdays = [Item.read(item, key) for item in weekday.split(",")]
@@ -129,7 +135,8 @@ def _day_rule(day: Piece, weekday: Piece, key: str) -> DayRule:
     )
 
 
-def split_fields(expression: str) -> list[Piece]:
+@lru_cache(maxsize=1024)
+def split_fields(expression: str) -> tuple[Piece, ...]:
     """The six fields in upper case; an alias is written out, and where there are five the second is 0."""
     if len(expression) > LONGEST:
         raise InvalidField("cron", expression, f"is longer than {LONGEST} characters")
@@ -146,8 +153,8 @@ def split_fields(expression: str) -> list[Piece]:
     if len(words) not in (5, 6):
         count = f"{len(words)} field{'' if len(words) == 1 else 's'}"
         raise InvalidField("cron", expression, f"has {count}; 5 are needed, or 6 with the second first")
-    pieces = [Piece(expression, kind, *word) for kind, word in zip(KINDS[-len(words) :], words, strict=True)]
-    return pieces if len(pieces) == 6 else [Piece(expression, SECOND, "0", 0), *pieces]
+    pieces = tuple(Piece(expression, kind, *word) for kind, word in zip(KINDS[-len(words) :], words, strict=True))
+    return pieces if len(pieces) == 6 else (Piece(expression, SECOND, "0", 0), *pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,7 @@ class Item:
         return cls(mask=_plain(item, key))
 
 
+@lru_cache(maxsize=1024)
 def _mask(field: Piece, key: str) -> int:
     return _union(_plain(item, key) for item in field.split(","))
 

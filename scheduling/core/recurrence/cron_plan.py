@@ -106,13 +106,19 @@ class CronWall:
 
 @lru_cache(maxsize=8192)
 def compiled(expression: str, key: str, day_match: DayMatch, gap: Gap, fold: Fold, tz: str) -> Timeline:
-    """The timeline of an expression, shared by all that ask for the same. Raises InvalidField (``cron``, ``tz``)."""
+    """The timeline of an expression, shared by all that say the same. Raises InvalidField (``cron``, ``tz``)."""
     zone(tz)
     fields = parse(expression, key)
     days = month_days(fields.day_rule, day_match)
     months = [month for month in range(1, 13) if fields.months >> month & 1]
     if not any(days[shape] for month in months for shape in forms_of(month)):
         raise InvalidField("cron", expression, _never(fields.day_rule, months))
+    return _timeline(fields, days, gap, fold, tz)
+
+
+@lru_cache(maxsize=8192)
+def _timeline(fields: Fields, days: tuple[int, ...], gap: Gap, fold: Fold, tz: str) -> Timeline:
+    """Of what was read, so that jobs that were spread to the same times share it, and its occurrences."""
     wall = CronWall(
         seconds=_values(fields.seconds),
         minutes=_minutes_of_day(fields.hours, fields.minutes),

@@ -93,7 +93,7 @@ def _short_months(cron: Cron) -> Caution | None:
     )
 
 
-def _both_days(cron: Cron, pieces: list[Piece]) -> Caution | None:
+def _both_days(cron: Cron, pieces: tuple[Piece, ...]) -> Caution | None:
     day, weekday = pieces[3].text, pieces[5].text
     if day == "*" or weekday == "*":
         return None
