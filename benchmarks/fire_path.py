@@ -1,22 +1,24 @@
 """The fire path, whole: from due rows to messages confirmed by quorum queues and recorded in Postgres.
 
-    python -m benchmarks.fire_path --rate 20000 --seconds 20      what it can do: more is due than it can fire
-    python -m benchmarks.fire_path --rate 500 --seconds 20        latency at a light load
-    python -m benchmarks.fire_path --rate 10000 --minutes 10      sustained, with a series of ten seconds each
+    python -m benchmarks.fire_path --rate 20000 --every 20    what it can do: more is due than it can fire
+    python -m benchmarks.fire_path --rate 500                 latency at a light load
+    python -m benchmarks.fire_path --rate 10000 --minutes 10  sustained, with a series of ten seconds each
 
 Method: ``rate`` jobs with an interval of a second, spread over that second and over ``tenants``, in a database made
 for the run; scheduler nodes as processes of their own, with the default settings of the stop (``--set BATCH=2000``
-sets another). The jobs name a plain Celery task (they are sent, and nobody runs them); the queues are purged every
-second, because a Python consumer drains slower than the scheduler fires. A fire counts when its row is at or below the
-watermark that is recorded in Postgres: fsync and synchronous_commit are as the server has them (both are printed).
-Latency is (confirmed - due), from the nodes' own histograms. The last line is JSON.
+sets another). Above capacity a job that is late has several occurrences in one claim, which is cheaper than one each:
+``--every 20`` makes twenty times the jobs with twenty times the interval, so that each is claimed once. (While they
+are created, job time stands still.) The jobs name a plain Celery task (they are sent, and nobody runs them); the
+queues are purged every second, because a Python consumer drains slower than the scheduler fires. A fire counts when
+its row is at or below the watermark that is recorded in Postgres: fsync and synchronous_commit are as the server has
+them (both are printed). Latency is (confirmed - due), from the nodes' own histograms. The last line is JSON.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -34,6 +36,7 @@ from benchmarks.harness import (
     nodes,
     parser,
     running,
+    standing_clock,
 )
 from benchmarks.machine import commit_mode, setting
 from benchmarks.meters import Meters, Reading, costs, count_recorded, difference, percentiles_ms, point
@@ -45,26 +48,28 @@ __all__ = ("database", "deleted_queues", "nodes", "setting")  # for those who to
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--rate", type=int, default=10_000, help="fires a second that are due")
+    arguments.add_argument("--every", type=int, default=1, help="seconds between the fires of a job")
+    arguments.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds")
     arguments.add_argument("--seconds", type=float, default=20.0, help="measured, after a warm-up")
     arguments.add_argument("--minutes", type=float, help="instead of --seconds; with a series")
     options = arguments.parse_args()
     with installation(options.amqp, given_settings(options.set)) as installed:
-        created_s = create_jobs(options.rate, create_tenants(options.tenants))
+        tenants = create_tenants(options.tenants)
+        with standing_clock() if options.every > 1 else nullcontext():
+            created_s = create_jobs(options.rate, tenants, every_s=options.every)
         with running(options, installed) as (pids, queues, connection):
             meters = Meters(connection, node_pids=pids, amqp=options.amqp)
-            figures = measure(connection, queues, meters, seconds(options), with_series=options.minutes is not None)
+            is_long = options.minutes is not None
+            seconds = options.minutes * 60 if is_long else options.seconds
+            figures = measure(connection, queues, meters, seconds, warm_up_s=options.warm_up, with_series=is_long)
         print(
             json.dumps(
-                {"due_per_s": options.rate}
+                {"due_per_s": options.rate, "jobs": options.rate * options.every}
                 | figures
-                | {"jobs_created_per_s": round(options.rate / created_s), "tenants": options.tenants}
+                | {"jobs_created_per_s": round(options.rate * options.every / created_s), "tenants": options.tenants}
                 | {"nodes": options.nodes, "settings": settings_in_force(), "commit_mode": commit_mode(installed.url)}
             )
         )
-
-
-def seconds(options: argparse.Namespace) -> float:
-    return float(options.seconds if options.minutes is None else options.minutes * 60)
 
 
 def measure(

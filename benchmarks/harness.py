@@ -29,6 +29,7 @@ SERVER = "postgresql://127.0.0.1:5432/postgres"
 AMQP = "amqp://guest:guest@127.0.0.1:5672//"
 WARM_UP_S = 3.0
 NODE_STOPS_S = 15.0
+ENDS_WITHIN_S = 60.0  # from an interrupt; a large database takes a while to drop
 PLAIN_TASK = "bench.sent"  # nobody registers it: it is sent, and the ledger does not guard it
 
 
@@ -55,6 +56,28 @@ def given_settings(pairs: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             given[key] = value
     return given
+
+
+def given_options(options: argparse.Namespace) -> list[str]:
+    """The options of ``parser``, as they are said to another process."""
+    said = ["--tenants", str(options.tenants), "--nodes", str(options.nodes), "--amqp", options.amqp]
+    return [*said, "--log", options.log, *(part for pair in options.set for part in ("--set", pair))]
+
+
+def in_a_process(benchmark: str, *arguments: str) -> dict[str, Any]:
+    """The last line of a benchmark that runs in a process of its own: Django is set up for one database in each."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.{benchmark}", *arguments], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        output, _ = process.communicate()
+    except KeyboardInterrupt:
+        process.wait(ENDS_WITHIN_S)  # it was interrupted as well, and removes what it made
+        raise
+    if process.returncode != 0:
+        raise SystemExit(process.returncode)  # it has said why
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +137,36 @@ def create_tenants(count: int) -> list[Any]:
     return [Tenant.objects.create(slug=f"bench-{number}") for number in range(count)]
 
 
-def create_jobs(rate: int, tenants: Sequence[Any]) -> float:
-    """Jobs that are due once a second each, evenly spread; returns the seconds that COPY took."""
+def create_jobs(rate: int, tenants: Sequence[Any], *, every_s: int = 1) -> float:
+    """Jobs that are due once in ``every_s`` each, evenly spread, ``rate`` of them in a second; returns the seconds
+    that COPY took.
+    """
     from scheduling.core.definition import JobDefinition
     from scheduling.models import Job, JobClock
 
-    second, now = timedelta(seconds=1), JobClock.objects.now()
+    every, count, now = timedelta(seconds=every_s), rate * every_s, JobClock.objects.now()
     began = time.monotonic()
     for number, tenant in enumerate(tenants):
         Job.objects.copy(
             [
-                JobDefinition.interval_job(PLAIN_TASK, second, anchor=now + second * (n / rate), name=f"job-{n}")
-                for n in range(number, rate, len(tenants))
+                JobDefinition.interval_job(PLAIN_TASK, every, anchor=now + every * (n / count), name=f"job-{n}")
+                for n in range(number, count, len(tenants))
             ],
             tenant=tenant,
         )
     return time.monotonic() - began
+
+
+@contextmanager
+def standing_clock() -> Iterator[None]:
+    """Job time stands still meanwhile, and runs on from there: what takes long to create is not late afterwards."""
+    from django.db.models.functions import Now
+
+    from scheduling.models import JobClock
+
+    JobClock.objects.create(job_origin=JobClock.objects.now())
+    yield
+    JobClock.objects.update(real_origin=Now())
 
 
 @contextmanager
