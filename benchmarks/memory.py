@@ -6,14 +6,14 @@
 what it was before.
 
 *A claimed fire*: a node (``manage.py scheduler``, with a window of hours and ``AHEAD`` raised, else the preset) claims
-jobs that are due in an hour, and holds their fires in its wheel. Each fire is of a job of its own.
-The weight is the growth of the node's resident memory between two moments at which it held all that was due, divided
-by the fires between; ``WARM`` others come before, and fill what a process fills once. So it is everything: the fire,
-the texts of its job, its number, its place in the wheel, and what the allocator wastes.
+jobs that are due in an hour, and holds their fires in its wheel. Each fire is of a job of its own. The weight is the
+growth of the node's resident memory between two moments at which it held all that was due, divided by the fires
+between; ``WARM`` others come before, and fill what a process fills once. So it is everything: the fire, the texts of
+its job, its number, its place in the wheel, and what the allocator wastes.
 
 *A job at rest*: before the fires that are measured, jobs beyond the window are added; the node polls beside them, and
-its memory is read again. *The cap*: ``AHEAD`` is reached with the last fire measured, and ``OVER`` more become due in the
-window at the end; they must stay in Postgres. The last line is JSON.
+its memory is read again. *The cap*: ``AHEAD`` is reached with the last fire measured, and ``OVER`` more become due in
+the window at the end; they must stay in Postgres. The last line is JSON.
 """
 
 from __future__ import annotations
