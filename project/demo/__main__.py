@@ -39,7 +39,7 @@ def _play(options: Options, found: Services, *, configured: bool) -> int:
     prefix = queues.prefix_for(url)
     os.environ.update(
         DATABASE_URL=url,
-        FAIRBEAT_STOP="3",
+        FAIRBEAT_STOP="4" if os.environ.get("FAIRBEAT_STOP") == "4" else "3",  # those with several nodes
         FAIRBEAT_QUEUE_PREFIX=prefix,
         CELERY_DEFAULT_QUEUE=queues.default_queue(prefix),
     )

@@ -22,7 +22,7 @@ from project.demo.models import Effect
 from scheduling.core.jitter import jittered
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.recurrence import occurrences
-from scheduling.models import Fire, Job, JobRun, Node
+from scheduling.models import Entry, Fire, Job, JobRun, Node
 
 # Fires of the span that still have to come to an end. A plain Celery task tells nobody of its end: it is done when the
 # broker has it. A retry whose time lies behind the span has run before, and waits rightly.
@@ -104,7 +104,8 @@ def count_open(span: Span) -> int:
 
 def count_unsettled(span: Span) -> int:
     """Fires of the span that have not come to an end, and jobs of which not even the fires are claimed."""
-    return count_open(span) + Job.objects.filter(deleted_at=None, next_fire_at__lte=span.until).count()
+    in_rows = Job.objects.filter(deleted_at=None, next_fire_at__lte=span.until).count()
+    return count_open(span) + in_rows + Entry.objects.filter(fire_at__lte=span.until).count()
 
 
 def count_missing(span: Span) -> int:

@@ -18,7 +18,7 @@ from scheduling.admin.job_actions import ACTIONS
 from scheduling.admin.job_form import DurationField, JobForm
 from scheduling.admin.paging import BoundedPaginator
 from scheduling.core.recurrence import lint
-from scheduling.models import Fire, Job, JobClock
+from scheduling.models import Entry, Fire, Job, JobClock
 
 TENANTS_SHOWN = 100
 FIRES_SHOWN = 10
@@ -96,7 +96,8 @@ class JobAdmin(JobModelAdmin):
         return self.fieldsets if obj is None else (self.coming, *self.fieldsets, self.about)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        return super().get_queryset(request).filter(deleted_at=None)
+        jobs = super().get_queryset(request).filter(deleted_at=None)
+        return jobs.annotate(entry_at=Entry.objects.next_run_of_job())
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
@@ -119,8 +120,8 @@ class JobAdmin(JobModelAdmin):
         return wording.schedule_words(job)
 
     @admin.display(description="next run")
-    def next_run(self, job: Job) -> str | SafeString:
-        return wording.next_run(job)
+    def next_run(self, job: Any) -> str | SafeString:
+        return wording.next_run(job, job.entry_at)
 
     @admin.display(description="next fires")
     def coming_fires(self, job: Job) -> str | SafeString:

@@ -72,18 +72,17 @@ def instant(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 
 
-def next_run(job: Job) -> str | SafeString:
-    """The next occurrence: in the job's zone, and in UTC."""
+def next_run(job: Job, entry_at: datetime | None) -> str | SafeString:
+    """The next occurrence: in the job's zone, and in UTC. ``entry_at``: that of its entry, where its row has none."""
     if job.problem:
         return f"cannot be scheduled: {job.problem}"
-    if job.next_fire_at is None:
-        return "-"
-    if job.next_scheduled_for is None:
-        return "is being planned"
-    utc = instant(job.next_scheduled_for)
+    at = job.next_scheduled_for or (entry_at if job.next_fire_at is None else None)
+    if at is None:
+        return "is being planned" if job.next_fire_at else "-"
+    utc = instant(at)
     if job.tz == "UTC":
         return utc
-    local = job.next_scheduled_for.astimezone(ZoneInfo(job.tz))
+    local = at.astimezone(ZoneInfo(job.tz))
     return format_html("{}<br>{}", _local(local), utc)
 
 
@@ -95,7 +94,7 @@ def state(job: Job) -> str:
         return "broken"
     if job.paused_at:
         return "paused"
-    return "active" if job.next_fire_at else "finished"
+    return "active" if job.next_fire_at or job.in_bucket else "finished"
 
 
 def pause(job: Job) -> str | SafeString:

@@ -24,7 +24,7 @@ from django.db.models.functions import Now
 from scheduling.core.definition import Kind
 from scheduling.core.errors import FairbeatError, InvalidField
 from scheduling.core.jitter import jittered
-from scheduling.models import Fire, Job, JobClock, ZoneData
+from scheduling.models import Entry, Fire, Job, JobClock, ZoneData
 from scheduling.models.job import SCHEDULE_COLUMNS
 from scheduling.services.zone_data_version import zone_data_version
 
@@ -32,15 +32,32 @@ logger = logging.getLogger(__name__)
 LOCK = 0x0FA1_2043  # advisory: one process at a time
 CHUNK = 1_000
 EXAMPLES = 10
-READ = ("id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "next_scheduled_for", "problem")
+READ = (
+    "id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "next_scheduled_for", "problem", "in_bucket"
+)  # fmt: skip
 
+# The jobs' rows hold their next occurrences afterwards, also where an entry of the bucketed store did. The lock waits for a
+# claim in flight, which then has taken the entry.
 WRITE = """
+WITH plan AS (
+    SELECT * FROM unnest(
+        %s::uuid[], %s::integer[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[], %s::boolean[]
+    ) AS p(id, version, was, next_for, next_at, problem, in_bucket)
+), held AS MATERIALIZED (
+    SELECT p.* FROM plan p JOIN scheduling_job j ON j.id = p.id
+    WHERE p.in_bucket AND j.in_bucket AND j.schedule_version = p.version
+    ORDER BY j.id FOR UPDATE OF j
+), gone AS (
+    DELETE FROM scheduling_entry e USING held h
+    WHERE e.job_id = h.id AND e.schedule_version = h.version AND e.scheduled_for = h.was
+    RETURNING e.job_id
+)
 UPDATE scheduling_job j
-SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem
-FROM unnest(%s::uuid[], %s::integer[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[])
-    AS p(id, version, was, next_for, next_at, problem)
-WHERE j.id = p.id AND j.schedule_version = p.version AND j.deleted_at IS NULL
-  AND j.next_scheduled_for IS NOT DISTINCT FROM p.was AND (p.was IS NOT NULL OR j.problem <> '')
+SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem, in_bucket = false
+FROM plan p
+WHERE j.id = p.id AND j.schedule_version = p.version AND j.deleted_at IS NULL AND j.in_bucket = p.in_bucket
+  AND CASE WHEN p.in_bucket THEN j.id IN (SELECT job_id FROM gone)
+      ELSE j.next_scheduled_for IS NOT DISTINCT FROM p.was AND (p.was IS NOT NULL OR j.problem <> '') END
 RETURNING j.id
 """
 
@@ -128,8 +145,9 @@ def _alone() -> Iterator[None]:
 
 
 def _chunks(now: datetime) -> Iterator[list[Job]]:
-    jobs = Job.objects.filter(
-        Q(kind__in=[Kind.CRON, Kind.RRULE], next_scheduled_for__gt=now) | ~Q(problem=""), deleted_at=None
+    to_come = Q(next_scheduled_for__gt=now) | Q(in_bucket=True, next_fire_at=None, entry_at__gt=now)
+    jobs = Job.objects.annotate(entry_at=Entry.objects.next_run_of_job()).filter(
+        Q(to_come, kind__in=[Kind.CRON, Kind.RRULE]) | ~Q(problem=""), deleted_at=None
     )
     jobs = jobs.select_related("tenant", "calendar").only(*READ, *SCHEDULE_COLUMNS, *_CALENDAR).order_by("pk")
     chunk = list(jobs[:CHUNK])
@@ -141,22 +159,22 @@ def _chunks(now: datetime) -> Iterator[list[Job]]:
 _CALENDAR = ("calendar__tz", "calendar__days", "calendar__hours")
 
 
-def _moved(job: Job, now: datetime) -> Move | None:
-    """None if it stays as it is."""
+def _moved(job: Any, now: datetime) -> Move | None:
+    """None if it stays as it is. A job with ``entry_at``."""
     name = f"{job.tenant.slug}/{job.name or job.pk}"
-    old = job.next_scheduled_for
+    old = job.next_scheduled_for or job.entry_at
     try:
-        new = _next(job, now)
+        new = _next(job, old, now)
     except InvalidField as problem:
         return None if old is None else Move(name, old, None, str(problem))
     return None if new == old else Move(name, old, new)
 
 
-def _next(job: Job, now: datetime) -> datetime | None:
+def _next(job: Job, old: datetime | None, now: datetime) -> datetime | None:
     """The first occurrence after ``now`` that was not claimed ahead. Raises InvalidField."""
     if job.calendar is not None:
         job.calendar.closed_times()
-    schedule, old = job.schedule, job.next_scheduled_for
+    schedule = job.schedule
     new = schedule.next_after(now)
     while new is not None and old is not None and new < old and Fire.objects.filter(
         job=job, scheduled_for=new, origin=""
@@ -178,7 +196,8 @@ def _write(done: Replanned, moves: dict[Any, tuple[Job, Move]]) -> None:
 
 def _columns(moves: Sequence[tuple[Job, Move]]) -> list[list[Any]]:
     rows = [
-        (job.pk, job.schedule_version, move.old, move.new, _fire_at(job, move.new), move.problem) for job, move in moves
+        (job.pk, job.schedule_version, move.old, move.new, _fire_at(job, move.new), move.problem, job.in_bucket)
+        for job, move in moves
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 

@@ -14,6 +14,7 @@ from django.urls import reverse
 from fairness.models import Tenant
 from scheduling.models import Calendar, Job, JobClock
 from tests.admin.test_job_form import errors, form, new
+from tests.store.backends import put_in_bucket
 
 pytestmark = pytest.mark.django_db
 
@@ -34,6 +35,15 @@ def test_the_page_of_a_job_shows_its_schedule_in_words_and_the_next_fires_with_m
     assert "<li>Sun 2026-03-08 03:00:00 EDT, 2026-03-08 07:00:00 UTC: gap, stands for 2026-03-08 02:30:00</li>" in page
     assert "<li>Mon 2026-03-09 02:30:00 EDT, 2026-03-09 06:30:00 UTC: excluded</li>" in page
     assert page.count(" EDT, 2026-") == 6
+
+
+def test_a_job_of_the_buckets_is_active_and_shows_its_next_run(admin_client: Client) -> None:
+    JobClock.objects.create(job_origin=datetime(2026, 3, 7, 12, tzinfo=UTC), real_origin=None)
+    job = Job.objects.cron("t", "30 9 * * *", tz="Europe/Paris")
+    put_in_bucket(Job.objects.get(pk=job.pk))
+    for page in (page_of(admin_client, job), admin_client.get("/admin/scheduling/job/").content.decode()):
+        assert "Sun 2026-03-08 09:30:00 CET<br>2026-03-08 08:30:00 UTC" in page
+        assert "active" in page
 
 
 def test_a_schedule_that_cannot_be_read_is_shown_as_it_is_stored(admin_client: Client) -> None:

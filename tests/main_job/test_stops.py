@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from project.demo.models import Effect
-from scheduling.models import Fire, Job, JobClock, JobRun, Node, Shard
+from scheduling.models import Entry, Fire, Job, JobClock, JobRun, Node, Shard
 from tests.conftest import Spawn
 from tests.processes import eventually
 
@@ -54,6 +56,38 @@ def test_stop_3_shares_the_shards_among_its_nodes(spawn: Spawn, rabbitmq_url: st
     spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **broker)
     eventually(lambda: min(shards_of("node-1"), shards_of("node-2")) > 10 and not Shard.objects.filter(owner=None))
     expect_effects(make_jobs())
+
+
+@pytest.mark.rabbitmq
+def test_stop_4_keeps_what_recurs_in_time_buckets_and_stop_3_takes_it_back(
+    spawn: Spawn, rabbitmq_url: str, unique: str
+) -> None:
+    broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "4", "FAIRBEAT_QUEUE_PREFIX": unique}
+    node = spawn("manage.py", "scheduler", "--node-id", "node-1", ready="took over 64", **broker)
+    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **broker)
+    expect_effects(make_jobs())
+    recurring = Job.objects.filter(kind="interval")
+    assert set(recurring.values_list("in_bucket", "next_fire_at")) == {(True, None)}
+    assert Entry.objects.count() == recurring.count()
+
+    node.send_signal(signal.SIGTERM)
+    assert node.wait() == 0
+    ran = Effect.objects.count()
+    spawn("manage.py", "scheduler", "--node-id", "node-1", ready="took over 64", **broker | {"FAIRBEAT_STOP": "3"})
+    eventually(lambda: Effect.objects.count() > ran + 10)
+    assert not Entry.objects.exists()
+    assert not recurring.filter(in_bucket=True).exists()
+    assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}
+    assert unaccounted_seconds(recurring) == 0
+
+
+def unaccounted_seconds(jobs: Any) -> int:
+    """How many occurrences of these jobs, a second apart, have no row between their first and their last."""
+    missing = 0
+    for job in jobs:
+        times = list(Fire.objects.filter(job=job).order_by("scheduled_for").values_list("scheduled_for", "covers"))
+        missing += (times[-1][0] - times[0][0]).seconds + 1 - sum(covers for _, covers in times)
+    return missing
 
 
 def shards_of(node: str) -> int:

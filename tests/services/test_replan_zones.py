@@ -16,12 +16,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
-from scheduling.models import Calendar, Job, JobClock, ZoneData
+from scheduling.models import Calendar, Entry, Job, JobClock, ZoneData
 from scheduling.services import replan_zones as service
 from scheduling.services.replan_zones import LOCK, Replanned, replan_if_changed, replan_zones
 from scheduling.services.zone_data_version import zone_data_version
 from tests.conftest import Spawn
 from tests.ledger_rows import add_fire
+from tests.store.backends import put_in_bucket
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -60,6 +61,20 @@ def test_the_next_occurrence_is_computed_anew_and_it_is_said_what_moved(now: dat
     assert planned(other) == (RIGHT, RIGHT, "")
     assert job.schedule_version == 1
     assert replan_zones().moved == 0
+
+
+def test_a_job_of_the_buckets_goes_back_to_its_row_where_it_moves_and_else_stays(now: datetime) -> None:
+    job, other = paris(), paris("same")
+    as_planned_by_another_tzdata(job)
+    for one in (job, other):
+        one.refresh_from_db()
+        put_in_bucket(one)
+    done = replan_zones()
+    assert (done.looked, done.moved) == (2, 1)
+    assert planned(job) == (RIGHT, RIGHT, "")
+    assert planned(other) == (None, None, "")
+    assert list(Entry.objects.values_list("job_id", "scheduled_for")) == [(other.pk, RIGHT)]
+    assert Job.objects.get(in_bucket=True) == other
 
 
 def test_jitter_is_spread_anew_from_the_new_time(now: datetime) -> None:
