@@ -36,8 +36,8 @@ READ = (
     "id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "next_scheduled_for", "problem", "in_bucket"
 )  # fmt: skip
 
-# The jobs' rows hold their next occurrences afterwards, also where an entry of the bucketed store did. The lock waits for a
-# claim in flight, which then has taken the entry.
+# The jobs' rows hold their next occurrences afterwards, also where an entry of the bucketed store did. The lock waits
+# for a claim in flight, which then has taken the entry.
 WRITE = """
 WITH plan AS (
     SELECT * FROM unnest(
