@@ -1,12 +1,13 @@
 # make demo [SECONDS=n] [SPEED=x] [JOBS=file.jsonl] [EMBEDDED=1]   the whole thing, live; docs in README.md
 # make test [ARGS="-k name"]                                       all checks and the whole suite
 # make test-embedded                                               the main job's tests with the embedded services
+# make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; docs/performance.md
 # make lint                                                        style, types, direction of imports, migrations
 #
 # Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-embedded lint
+.PHONY: demo test test-embedded bench lint
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
@@ -16,7 +17,10 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 PARALLEL := -n 4 --dist worksteal  # many tests wait for processes: twice the cores
 
-export SECONDS SPEED JOBS EMBEDDED
+PEERS := .venv-bench/bin/python
+PEERS_PIP := $(PEERS) -m pip --disable-pip-version-check --quiet install
+
+export SECONDS SPEED JOBS EMBEDDED QUICK ONLY
 
 demo: .venv/runtime.stamp
 	@$(BIN)/python -m project.demo
@@ -28,6 +32,9 @@ test: lint
 test-embedded: .venv/dev.stamp
 	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --embedded -- \
 		$(BIN)/python -m pytest $(PARALLEL) -m "main_job and not rabbitmq" $(ARGS)
+
+bench: .venv/runtime.stamp .venv-bench/peers.stamp
+	@$(BIN)/python -m benchmarks.suite
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check
@@ -55,4 +62,11 @@ lint: .venv/dev.stamp
 .venv/dev.stamp: requirements.txt requirements-dev.txt | .venv/bin/python
 	@echo "Installing packages"
 	@$(PIP) -r requirements-dev.txt
+	@touch $@
+
+# A peer that cannot be had does not keep the others from being measured: the suite says which, and why.
+.venv-bench/peers.stamp: benchmarks/requirements-peers.txt | .venv/bin/python
+	@echo "Installing the peers" >&2
+	@$(BIN)/python -m venv .venv-bench
+	@$(PEERS_PIP) -r $< || sed 's/#.*//' $< | while read -r peer; do [ -z "$$peer" ] || $(PEERS_PIP) "$$peer" || true; done
 	@touch $@

@@ -98,7 +98,7 @@ def rest(connection: psycopg.Connection[Any], count: int, shards: int, tenants: 
         "next_scheduled_for": "t.soon + n %% 86400 * interval '1 second'",
         "next_fire_at": "t.soon + n %% 86400 * interval '1 second'",
     }
-    columns = [field.column for field in Job._meta.concrete_fields]
+    columns = [str(field.column) for field in Job._meta.concrete_fields]
     values = ", ".join(own.get(column, f"t.{column}") for column in columns)
     insert = (
         f"INSERT INTO scheduling_job ({', '.join(columns)}) SELECT {values} FROM (SELECT j.*, clock_timestamp() "

@@ -143,8 +143,7 @@ def listener(amqp: str) -> int | None:
         sockets = psutil.net_connections("tcp")
     except psutil.Error:
         return None
-    listening = (s for s in sockets if s.status == psutil.CONN_LISTEN and s.laddr)
-    return next((s.pid for s in listening if s.laddr.port == port), None)
+    return next((s.pid for s in sockets if s.status == psutil.CONN_LISTEN and s.laddr[1:] == (port,)), None)
 
 
 def cpu_of(pid: int) -> float:
