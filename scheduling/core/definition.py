@@ -60,6 +60,9 @@ class ScheduleFields:
 
         Raises InvalidField.
         """
+        for name, value in (("cron", self.cron), ("tz", self.tz)):
+            if not isinstance(value, str):
+                raise InvalidField(name, value, "is not text")
         schedule = self._unbounded(str(job_id) if self.is_spread else "")
         if self.start_at is None and self.end_at is None:
             return schedule

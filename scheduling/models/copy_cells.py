@@ -7,7 +7,7 @@ the width of its column, so cells are made by the column's type and not by the v
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,17 +24,19 @@ NULL = b"\xff\xff\xff\xff"
 
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _JSONB_VERSION = "\x01"
-_length = struct.Struct(">i").pack
+_length = struct.Struct(">i")
 
 
-def _packed(code: str) -> Callable[..., bytes]:
-    """Cells of one width."""
+def _packed(code: str) -> Cell:
+    """Cells of one width, of one number."""
     layout = struct.Struct(f">i{code}")
-    return lambda *values: layout.pack(layout.size - 4, *values)
+    length, pack = layout.size - _length.size, layout.pack
+    return lambda value: pack(length, value)
 
 
 smallint, integer, bigint, double = _packed("h"), _packed("i"), _packed("q"), _packed("d")
-_interval = _packed("qii")  # microseconds, days, months
+_instant = struct.Struct(">iq").pack  # length; microseconds
+_interval = struct.Struct(">iqii").pack  # length; microseconds, days, months
 
 
 def begin_row(cells: int, first_length: int) -> bytes:
@@ -44,7 +46,7 @@ def begin_row(cells: int, first_length: int) -> bytes:
 
 def text(value: str) -> bytes:
     data = value.encode()
-    return _length(len(data)) + data
+    return _length.pack(len(data)) + data
 
 
 def json(value: str) -> bytes:
@@ -53,11 +55,16 @@ def json(value: str) -> bytes:
 
 
 def instant(moment: datetime) -> bytes:
-    return bigint((moment - _POSTGRES_EPOCH) // MICROSECOND)
+    return _instant(8, (moment - _POSTGRES_EPOCH) // MICROSECOND)
+
+
+def instants(moments: Iterable[datetime | None]) -> bytes:
+    """A run of cells."""
+    return b"".join([NULL if moment is None else instant(moment) for moment in moments])
 
 
 def duration(length: timedelta) -> bytes:
-    return _interval(length.seconds * 1_000_000 + length.microseconds, length.days, 0)
+    return _interval(16, length.seconds * 1_000_000 + length.microseconds, length.days, 0)
 
 
 _BY_TYPE: dict[str, Cell] = {

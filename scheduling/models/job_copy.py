@@ -17,7 +17,7 @@ from uuid import UUID
 
 from scheduling.core.definition import OWN_FIELDS, JobDefinition, ScheduleFields
 from scheduling.core.recurrence import Schedule
-from scheduling.models.copy_cells import END, NULL, SIGNATURE, begin_row, cell, instant, json, text
+from scheduling.models.copy_cells import END, NULL, SIGNATURE, begin_row, cell, instant, instants, json, text
 from scheduling.models.job_ids import SIZE, job_ids
 from scheduling.models.job_planning import first_fire, first_instant, shard_count
 
@@ -112,7 +112,7 @@ class JobRows:
         if plan is None:
             schedule = said.build(UUID(bytes=job_id)) if said.is_spread else job.built
             at = first_instant(schedule, now=self._now)
-            cells = self._shared + self._run(_WORDS, words) + self._cells(_MOMENTS, moments)
+            cells = self._shared + self._run(_WORDS, words) + self._moment_cells(moments)
             plan = _Plan(schedule, at, NULL if at is None else instant(at), cells)
             if remembered and not said.is_spread:
                 _remember(self._plans, words, plan)
@@ -124,6 +124,12 @@ class JobRows:
             cells = self._cells(names, said)
             _remember(self._runs, said, cells)
         return cells
+
+    def _moment_cells(self, moments: tuple[datetime | None, ...]) -> bytes:
+        try:
+            return instants(moments)
+        except (AttributeError, TypeError):  # none of this kind of schedule's, so nobody has looked at it
+            return self._cells(_MOMENTS, moments)
 
     def _cells(self, names: tuple[str, ...], said: Said) -> bytes:
         return b"".join(

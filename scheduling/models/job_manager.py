@@ -139,19 +139,19 @@ class JobManager(models.Manager["Job"]):
 
     def bulk_create(self, objs: Iterable[Job], *args: Any, **kwargs: Any) -> list[Job]:
         """Django's, with each job checked and planned as ``save()`` does; ``copy()`` is several times faster."""
-        jobs = list(objs)
+        jobs, now = list(objs), JobClock.objects.now()
         for job in jobs:
             job.definition()
             job.check_calendar()
-            self.plan(job)
+            self.plan(job, now=now)
         created = super().bulk_create(jobs, *args, **kwargs)
         for job in jobs:
             self.hint(job)
         return created
 
-    def plan(self, job: Job) -> None:
-        """Give a job that is not yet a row its shard and its first occurrence after now."""
-        now = JobClock.objects.now()
+    def plan(self, job: Job, *, now: datetime | None = None) -> None:
+        """Give a job that is not yet a row its shard and its first occurrence after now (job time)."""
+        now = JobClock.objects.now() if now is None else now
         first = first_occurrence(job.schedule, job.id, job.jitter, now=now, shards=shard_count())
         job.shard_id, job.next_scheduled_for, job.next_fire_at = first.shard, first.scheduled_for, first.fire_at
         job.schedule_changed_at = now

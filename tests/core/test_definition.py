@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -34,8 +35,12 @@ def cron(**options: Any) -> JobDefinition:
         ("kwargs", {"kwargs": {"deep": {"\x00": 1}}}),
         ("name", {"name": "x" * 201}),
         ("name", {"name": "half \udc00"}),
+        ("name", {"name": "a\x00b"}),
+        ("description", {"description": "a\x00b"}),
+        ("calendar_id", {"calendar_id": "holidays"}),
         ("description", {"description": 3}),
         ("tz", {"tz": "Mars/Base"}),
+        ("tz", {"tz": ["Europe/Paris"]}),
         ("lane", {"lane": "express"}),
         ("misfire", {"misfire": "never"}),
         ("overlap", {"overlap": "cancel"}),
@@ -66,7 +71,7 @@ def test_a_refusal_names_the_field(field: str, options: dict[str, Any]) -> None:
     assert str(refused.value).startswith(field)
 
 
-@pytest.mark.parametrize("task", ["", "  ", "x" * 256, None])
+@pytest.mark.parametrize("task", ["", "  ", "x" * 256, "a\x00b", None])
 def test_a_task_needs_a_name(task: Any) -> None:
     with pytest.raises(InvalidField, match="^task"):
         JobDefinition.cron_job(task, "* * * * *")
@@ -82,6 +87,11 @@ def test_naive_datetimes_are_refused() -> None:
 def test_a_kind_without_its_field_is_refused() -> None:
     with pytest.raises(InvalidField, match="^every None"):
         JobDefinition(task="t", schedule=ScheduleFields(kind=Kind.INTERVAL, anchor=NOW))
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(InvalidField, match="^kind 'hourly'"):
+        JobDefinition(task="t", schedule=ScheduleFields(kind="hourly", cron="* * * * *"))  # type: ignore[arg-type]
 
 
 def test_an_unknown_zone_is_refused_for_every_kind() -> None:
@@ -101,6 +111,15 @@ def test_words_of_policies_become_their_members() -> None:
     definition = cron(lane="transactional", overlap="buffer_all")
     assert definition.lane is Lane.TRANSACTIONAL
     assert definition.overlap is OverlapPolicy.BUFFER_ALL
+
+
+def test_what_is_not_said_is_the_default_and_two_that_say_the_same_are_equal() -> None:
+    assert cron(max_attempts=3, kwargs={}) == cron()
+    assert cron() != cron(max_attempts=4)
+    assert cron().columns() == cron(args=[], fold="first", expires_after=None).columns()
+    assert replace(cron(name="a"), name="b") == cron(name="b")
+    with pytest.raises(InvalidField, match="^max_attempts 3.0"):
+        cron(max_attempts=3.0)  # equal to the default
 
 
 def test_h_is_spread_by_the_identity_of_the_job() -> None:
