@@ -24,12 +24,15 @@ from urllib.parse import urlsplit, urlunsplit
 import kombu
 import psycopg
 
-STOP = os.environ.get("FAIRBEAT_STOP") or "3"  # the preset that is measured
+STOP = os.environ.get("FAIRBEAT_STOP") or "4"  # the preset that is measured
 SERVER = "postgresql://127.0.0.1:5432/postgres"
 AMQP = "amqp://guest:guest@127.0.0.1:5672//"
 WARM_UP_S = 3.0
+NODES_START_WITHIN_S = 60.0
+CLOCK_STARTS_S = 1.0  # two renewals of a node's lease, at which it reads the clock's row
 NODE_STOPS_S = 15.0
 ENDS_WITHIN_S = 60.0  # from an interrupt; a large database takes a while to drop
+OWNERS = "SELECT count(DISTINCT owner_id), count(*) FILTER (WHERE owner_id IS NULL) FROM scheduling_shard"
 PLAIN_TASK = "bench.sent"  # nobody registers it: it is sent, and the ledger does not guard it
 
 
@@ -157,21 +160,29 @@ def create_jobs(rate: int, tenants: Sequence[Any], *, every_s: int = 1) -> float
     return time.monotonic() - began
 
 
-@contextmanager
-def standing_clock() -> Iterator[None]:
-    """Job time stands still meanwhile, and runs on from there: what takes long to create is not late afterwards."""
-    from django.db.models.functions import Now
-
+def stop_job_clock() -> None:
+    """Job time stands still from now on, so that nothing comes due while jobs are created and nodes start."""
     from scheduling.models import JobClock
 
     JobClock.objects.create(job_origin=JobClock.objects.now())
-    yield
-    JobClock.objects.update(real_origin=Now())
+
+
+def start_job_clock(connection: psycopg.Connection[Any], *, nodes: int) -> None:
+    """Once ``nodes`` own all shards, job time runs on; they hear of it before it does."""
+    deadline = time.monotonic() + NODES_START_WITHIN_S
+    while connection.execute(OWNERS).fetchone() != (nodes, 0):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{nodes} nodes did not own all shards within {NODES_START_WITHIN_S:g} s; see --log")
+        time.sleep(0.05)
+    connection.execute(
+        "UPDATE scheduling_jobclock SET real_origin = clock_timestamp() + %s * interval '1 second'", [CLOCK_STARTS_S]
+    )
+    time.sleep(CLOCK_STARTS_S)
 
 
 @contextmanager
-def nodes(count: int, log: str) -> Iterator[list[int]]:
-    """Scheduler nodes as processes of their own; their process ids."""
+def nodes(count: int, log: str, *, ended_by: signal.Signals = signal.SIGTERM) -> Iterator[list[int]]:
+    """Scheduler nodes as processes of their own; their process ids. By default they are drained in the end."""
     with open(log, "ab") as output:
         processes = [
             subprocess.Popen(
@@ -183,7 +194,7 @@ def nodes(count: int, log: str) -> Iterator[list[int]]:
             yield [process.pid for process in processes]
         finally:
             for process in processes:
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(ended_by)
             for process in processes:
                 _ended(process)
 
@@ -266,11 +277,14 @@ def deleted_queues(amqp: str) -> Iterator[None]:
 
 @contextmanager
 def running(options: argparse.Namespace, installed: Installation) -> Iterator[tuple[list[int], RunQueues, Any]]:
-    """Nodes that fire: their process ids, the queues, and a connection to look with."""
+    """Nodes that fire: their process ids, the queues, and a connection to look with. In the end they are killed: what
+    they would still do is not measured.
+    """
     with ExitStack() as stack:
         queues = stack.enter_context(RunQueues(options.amqp))
         connection = stack.enter_context(installed.connection())
-        yield stack.enter_context(nodes(options.nodes, options.log)), queues, connection
+        pids = stack.enter_context(nodes(options.nodes, options.log, ended_by=signal.SIGKILL))
+        yield pids, queues, connection
 
 
 @contextmanager

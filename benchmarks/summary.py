@@ -11,8 +11,8 @@ from benchmarks.results import Record
 METHOD = (
     "fires counted once their watermark is recorded in Postgres (fsync and synchronous_commit on), persistent messages "
     "confirmed by quorum queues, mandatory; peers counted by messages that arrived in one quorum queue; queues purged "
-    "every second, nothing consumes; each due once a second at least, more than can be fired; same services, one after "
-    "the other; fire_path: each job claimed once (20 s apart, quick: 4 s)"
+    "every second, nothing consumes; more due each second than can be fired; same services in turn; peers' "
+    "jobs are due once a second, those of fire_path once in 20 s (quick: 4 s), so that each fire is claimed by itself"
 )
 PUBLISHER = "ceiling_publisher"
 LATENCY = ("fire_path_at_80_percent", "fire_path_at_500")
