@@ -218,10 +218,10 @@ class Engine:
         if not mine or not self._may_act(self._clock.monotonic()):
             self._claiming = False
             return []
-        if len(jobs) > effect.limit // 2:
+        plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit)
+        if len(jobs) > effect.limit // 2 or len(plans) < len(mine):
             self._poll_at = 0.0  # there may be more: look again at once
-        plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number)
-        return [Claim(self._marks.epochs({job.work.shard for job in mine}), plans)]
+        return [Claim(self._marks.epochs({plan.due.work.shard for plan in plans}), plans)]
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
@@ -350,8 +350,9 @@ class Engine:
                     self.confirmed += 1
                     if fire.attempt == 0:
                         self.latency.record(max(0.0, now - self._clock.real_time(fire.fire_at)))
-                    self._gates.succeed(_gate(fire), now)
-                    self._gates.succeed(BROKER, now)
+                    if not self._gates.all_open:
+                        self._gates.succeed(_gate(fire), now)
+                        self._gates.succeed(BROKER, now)
                     self._marks.done(fire)
                     continue
                 case Verdict.NACKED:
@@ -399,6 +400,8 @@ class Engine:
         self._wheel.add(tick_of(due_at) + 1, fire)
 
     def _opens_at(self, fire: Fire) -> float:
+        if self._gates.all_open:
+            return 0.0
         return max(self._gates.opens_at(BROKER), self._gates.opens_at(_gate(fire)))
 
     def _take_again(self, shards: Iterable[int]) -> list[Effect]:

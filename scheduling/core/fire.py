@@ -122,7 +122,7 @@ class Verdict(StrEnum):
     LOST = "lost"  # sent, and the connection ended before its confirm: it may be in a queue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     fire: Fire
     verdict: Verdict

@@ -16,6 +16,11 @@ class Gates:
     def __init__(self) -> None:
         self._closed: dict[Hashable, tuple[float, float]] = {}  # key -> (opens at, length of this closure)
 
+    @property
+    def all_open(self) -> bool:
+        """No refusal is remembered."""
+        return not self._closed
+
     def close(self, key: Hashable, now: float) -> None:
         """A refusal: closes an open gate, for twice as long as the time before if that was only just over."""
         opens_at, pause_s = self._closed.get(key, (0.0, 0.0))
@@ -30,5 +35,5 @@ class Gates:
 
     def succeed(self, key: Hashable, now: float) -> None:
         """The broker takes messages again: the next refusal starts from the shortest closure."""
-        if self._closed and key in self._closed and now >= self._closed[key][0]:
+        if key in self._closed and now >= self._closed[key][0]:
             del self._closed[key]

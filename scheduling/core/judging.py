@@ -26,7 +26,11 @@ def judge_fires(fires: Sequence[Fire], clock: Clock) -> tuple[list[Fire], list[S
     """
     now = clock.monotonic()
     judged = [fire for fire in fires if not (fire.published or fire.origin or fire.attempt)]
-    late_jobs = {fire.work.job_id for fire in judged if late_s(fire, clock, now) > fire.work.misfire_grace_s}
+    late_jobs = {
+        fire.work.job_id
+        for fire in judged
+        if now - fire.claimed_at > fire.work.misfire_grace_s and late_s(fire, clock, now) > fire.work.misfire_grace_s
+    }
     if not late_jobs:
         return list(fires), []
     skips: list[Settlement] = []

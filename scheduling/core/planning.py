@@ -131,15 +131,19 @@ class JobPlan:
         return len(_running(self.due.job, self.rows))
 
 
-def plan_jobs(jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number) -> list[JobPlan]:
+def plan_jobs(jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number, room: int) -> list[JobPlan]:
     """All occurrences of these jobs whose ``fire_at`` is not after ``until`` (job time), judged by their misfire
-    policies and numbered in order.
+    policies and numbered in order. Once there are ``room`` rows the other jobs are left for another time.
     """
     now, monotonic = clock.now(), clock.monotonic()
-    plans = []
+    plans: list[JobPlan] = []
     for due in jobs:
         plan = _on_time(due, until, clock, now, monotonic)
-        plans.append(_numbered(due, plan, number) if plan else plan_job(due, until=until, clock=clock, number=number))
+        plan = _numbered(due, plan, number) if plan else plan_job(due, until=until, clock=clock, number=number)
+        plans.append(plan)
+        room -= len(plan.rows)
+        if room <= 0:
+            break
     return plans
 
 

@@ -24,13 +24,19 @@ class _Sample(NamedTuple):
     real: datetime
     monotonic: float
     lapse: TimeLapse
+    origin: float | None  # monotonic seconds at which the lapse begins; None: it has not started
+
+    @classmethod
+    def at(cls, real: datetime, monotonic: float, lapse: TimeLapse) -> _Sample:
+        begins = lapse.real_origin
+        return cls(real, monotonic, lapse, None if begins is None else monotonic + (begins - real).total_seconds())
 
 
 class DatabaseClock:
     """``Clock``, once it was calibrated. Any thread may read it while one calibrates."""
 
     def __init__(self) -> None:
-        self._sample = _Sample(EPOCH, 0.0, TimeLapse(EPOCH, EPOCH))
+        self._sample = _Sample.at(EPOCH, 0.0, TimeLapse(EPOCH, EPOCH))
 
     def calibrate(self, connection: Connection) -> None:
         before = time.monotonic()
@@ -41,7 +47,7 @@ class DatabaseClock:
         lapse = (
             TimeLapse(EPOCH, EPOCH) if job_origin is None else TimeLapse(job_origin, real_origin, speed, stops_after_s)
         )
-        self._sample = _Sample(real, (before + after) / 2, lapse)
+        self._sample = _Sample.at(real, (before + after) / 2, lapse)
 
     @property
     def speed(self) -> float:
@@ -58,6 +64,9 @@ class DatabaseClock:
         return sample.lapse.job_time(sample.real + timedelta(seconds=monotonic - sample.monotonic))
 
     def real_time(self, job_time: datetime) -> float:
-        sample = self._sample
-        real = sample.lapse.real_time(job_time)
-        return inf if real is None else sample.monotonic + (real - sample.real).total_seconds()
+        """As ``TimeLapse.real_time``; asked several times for each fire, so without a datetime in between."""
+        lapse, origin = self._sample.lapse, self._sample.origin
+        elapsed_s = (job_time - lapse.job_origin).total_seconds() / lapse.speed
+        if origin is None or (lapse.stops_after_s is not None and elapsed_s > lapse.stops_after_s):
+            return inf
+        return origin + elapsed_s

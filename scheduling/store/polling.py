@@ -107,7 +107,7 @@ class PollingStore:
         due = self._due.read(connection, self._shards, until=now, limit=limit)
         if not due:
             return []
-        plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0))
+        plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0), room=limit)
         self._days.ensure(connection, plans)
         rows = connection.execute(self._sql["claim"], claim_values(plans, self._claim_for)).fetchall()
         fences = {fire: fence for fire, state, fence in rows if state == State.CLAIMED}

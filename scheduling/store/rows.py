@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from scheduling.core.closed_times import CalendarFields
@@ -13,6 +15,7 @@ from scheduling.core.message import canonical_json
 from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
+POLICIES = 10  # where those begin that _policies shares
 SHARD = 1
 TENANT_ID = 2
 FIRE_AT = WORK + 2  # of a fire
@@ -22,12 +25,21 @@ SCHEDULE = WORK + 15  # where the columns of ScheduleFields begin
 
 
 def work_of(row: tuple[Any, ...]) -> Work:
-    (
-        job_id, shard, tenant_id, tenant, history_days, name, task, lane, args, kwargs, soft_timeout_s, hard_timeout_s,
-        overlap, buffer_limit, misfire, misfire_grace_s, catch_up_limit, catch_up_window,
-    ) = row[:WORK]  # fmt: skip
+    job_id, shard, tenant_id, tenant, history_days, name, task, lane, args, kwargs = row[:POLICIES]
     return Work(
-        job_id, shard, tenant_id, tenant, history_days, name, task, Lane(lane), _ascii(args), _ascii(kwargs),
+        job_id, shard, tenant_id, intern(tenant), history_days, name, intern(task), _LANES[lane],
+        _json(args), _json(kwargs),
+        *_policies(*row[POLICIES:WORK]),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _policies(
+    soft_timeout_s: float | None, hard_timeout_s: float | None, overlap: str, buffer_limit: int, misfire: str,
+    misfire_grace_s: float, catch_up_limit: int, catch_up_window: timedelta,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Most jobs have the same: one object of each value for all of them, where a row brings its own."""
+    return (
         soft_timeout_s, hard_timeout_s, OverlapPolicy(overlap), buffer_limit, MisfirePolicy(misfire), misfire_grace_s,
         catch_up_limit, catch_up_window,
     )  # fmt: skip
@@ -101,6 +113,11 @@ def fire_of(row: tuple[Any, ...], monotonic: float) -> Fire:
     )
 
 
-def _ascii(text: str) -> str:
-    """Postgres writes JSON in UTF-8; Celery in ASCII."""
+def _json(text: str) -> str:
+    """Postgres writes JSON in UTF-8; Celery in ASCII. Jobs without arguments share the text that says so."""
+    if len(text) == 2:
+        return intern(text)
     return text if text.isascii() else canonical_json(json.loads(text))
+
+
+_LANES = {lane.value: lane for lane in Lane}

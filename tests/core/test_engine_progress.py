@@ -19,6 +19,7 @@ from scheduling.core.effects import (
     Publish,
     ReadDue,
     ReadWaiting,
+    Promote,
     Reap,
     Record,
     Release,
@@ -156,7 +157,7 @@ class World:
                         assert fire.seq not in self.outstanding[fire.work.shard, fire.epoch]
                         self.outstanding[fire.work.shard, fire.epoch].add(fire.seq)
                     self.orders.append(effect)
-                case Reap() | Expire():
+                case Reap() | Promote() | Expire():
                     pass
                 case _:
                     self.orders.append(effect)

@@ -262,6 +262,7 @@ def _union(masks: Iterable[int]) -> int:
     return total
 
 
+@lru_cache(maxsize=4096)
 def normalize_steps(expression: str) -> str:
     """``n/step`` rewritten to ``n-max/step``, as Go's cron and Quartz read it; all else is left as it is.
 
