@@ -1,24 +1,19 @@
-"""The ledger in Postgres, over the Django connection of the calling thread.
+"""The ledger in Postgres: what its statements say, as values of the port.
 
-Acquire, complete and fail are one round trip each when nothing is wrong; the reason of a refusal takes one more. A
-connection that turns out to be broken outside a transaction is made anew and the statement sent again, once: each may
-be repeated by its holder.
+Acquire, complete and fail are one round trip each when nothing is wrong; the reason of a refusal takes one more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
-
-from django.db import InterfaceError, OperationalError, connections
 
 from scheduling.core.errors import FairbeatError, LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.identity import run_id
 from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
-from scheduling.store.statements import statements
+from scheduling.store.ledger_session import LedgerSession, Row, Values
 
 RESULT_LIMIT = 1_000  # characters that the history keeps
 ERROR_LIMIT = 2_000
@@ -33,8 +28,6 @@ _JUDGED = {  # reasons of a settled row that this acquire, or an earlier one of 
     "cancelled": Refusal.DELETED,
 }
 
-Row = tuple[Any, ...]
-
 
 class PostgresLedger:
     """The ``Ledger`` on the database ``using``; ``lease`` is real time."""
@@ -42,12 +35,15 @@ class PostgresLedger:
     def __init__(self, using: str, *, lease: timedelta) -> None:
         self.using = using
         self._lease = lease
+        self._session = LedgerSession(using)
 
     def acquire(self, delivery: Delivery) -> Acquired | Refused:
         for _ in range(ROUNDS):
-            row = self._one("acquire", _named(delivery) | {"lease": self._lease})
+            row = self._session.one_of_day("acquire", _named(delivery) | {"lease": self._lease}, delivery)
             if row is not None:
-                reason, attempt, max_attempts, exclusive, retry_base, retry_cap = row
+                reason, attempt, max_attempts, exclusive, retry_base, retry_cap, fires = row
+                if fires is not None:
+                    self._session.keep_plans(delivery, fires)
                 if reason:
                     return Refused(_JUDGED[reason])
                 return Acquired(
@@ -58,7 +54,7 @@ class PostgresLedger:
                     retry_base=retry_base,
                     retry_cap=retry_cap,
                 )
-            refusal = _refusal(delivery, self._one("standing", _named(delivery)))
+            refusal = _refusal(delivery, self._session.one("standing", _named(delivery)))
             if refusal is not None:
                 return Refused(refusal)
         raise FairbeatError(f"fire {delivery.fire_id}: is claimed whenever it is read, and never when it is acquired")
@@ -66,19 +62,18 @@ class PostgresLedger:
     def heartbeat(self, deliveries: Collection[Delivery]) -> set[UUID]:
         if not deliveries:
             return set()
-        renewed = {holder for (holder,) in self._all("heartbeat", _many(deliveries) | {"lease": self._lease})}
+        renewed = {holder for (holder,) in self._session.all("heartbeat", _many(deliveries) | {"lease": self._lease})}
         missing = [delivery for delivery in deliveries if delivery.holder not in renewed]
         if not missing:
             return set()
-        kept = {holder for (holder,) in self._all("still_mine", _many(missing))}
+        kept = {holder for (holder,) in self._session.all("still_mine", _many(missing))}
         return {delivery.holder for delivery in missing} - kept
 
     def complete(self, acquired: Acquired, *, worker: str, result: str) -> None:
         run = _run(acquired, "succeeded", worker=worker) | {"result": _kept(result, RESULT_LIMIT)}
-        row = self._one("complete_exclusive" if acquired.exclusive else "complete", run)
-        if row is not None and row[0] == 1:
+        if self._end("complete", acquired, run) is not None:
             return
-        if not _is_completed(acquired.delivery, self._one("standing", _named(acquired.delivery))):
+        if not _is_completed(acquired.delivery, self._session.one("standing", _named(acquired.delivery))):
             raise _lost(acquired.delivery)
 
     def fail(self, acquired: Acquired, failure: Failure, *, worker: str, delay: timedelta) -> State:
@@ -88,47 +83,34 @@ class PostgresLedger:
             "traceback": _kept(failure.traceback[-TRACEBACK_LIMIT:], TRACEBACK_LIMIT),
             "delay": delay,
         }
-        row = self._one("fail_exclusive" if acquired.exclusive else "fail", run)
+        row = self._end("fail", acquired, run)
         if row is not None:
             return State(row[0])
-        if _is_completed(delivery, self._one("standing", _named(delivery))):
+        if _is_completed(delivery, self._session.one("standing", _named(delivery))):
             return State.SUCCEEDED
-        written = self._one("ended_run", run)
+        written = self._session.one("ended_run", run)
         if written is None:
             raise _lost(delivery)
         return State.DEAD if acquired.attempt >= acquired.max_attempts else State.RETRY_WAIT
 
     def is_completed(self, delivery: Delivery) -> bool:
-        return _is_completed(delivery, self._one("standing_locked", _named(delivery)))
+        return _is_completed(delivery, self._session.one("standing_locked", _named(delivery)))
 
     def bury(self, delivery: Delivery, reason: str) -> bool:
-        return self._one("bury", _named(delivery) | {"reason": reason}) is not None
+        return self._session.one("bury", _named(delivery) | {"reason": reason}) is not None
 
     def close(self) -> None:
         """Close the calling thread's connection; it is made anew when it is needed."""
-        connections[self.using].close()
+        self._session.close()
 
-    def _one(self, name: str, values: dict[str, Any]) -> Row | None:
-        rows = self._all(name, values)
-        return rows[0] if rows else None
-
-    def _all(self, name: str, values: dict[str, Any]) -> list[Row]:
-        connection = connections[self.using]
-        try:
-            return self._execute(name, values)
-        except (OperationalError, InterfaceError):
-            if connection.in_atomic_block:
-                raise
-        connection.close()
-        return self._execute(name, values)
-
-    def _execute(self, name: str, values: dict[str, Any]) -> list[Row]:
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(statements("ledger")[name], values)
-            return cursor.fetchall()
+    def _end(self, name: str, acquired: Acquired, run: Values) -> Row | None:
+        """Where runs may not overlap, the next one is looked for on other days, too."""
+        if acquired.exclusive:
+            return self._session.one(f"{name}_exclusive", run)
+        return self._session.one_of_day(name, run, acquired.delivery)
 
 
-def _named(delivery: Delivery) -> dict[str, Any]:
+def _named(delivery: Delivery) -> Values:
     return {
         "fire_id": delivery.fire_id,
         "job_id": delivery.job_id,
@@ -139,7 +121,7 @@ def _named(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _many(deliveries: Collection[Delivery]) -> dict[str, Any]:
+def _many(deliveries: Collection[Delivery]) -> Values:
     return {
         "earliest": min(d.scheduled_for for d in deliveries),
         "latest": max(d.scheduled_for for d in deliveries),
@@ -151,7 +133,7 @@ def _many(deliveries: Collection[Delivery]) -> dict[str, Any]:
     }
 
 
-def _run(acquired: Acquired, state: str, *, worker: str) -> dict[str, Any]:
+def _run(acquired: Acquired, state: str, *, worker: str) -> Values:
     delivery = acquired.delivery
     return _named(delivery) | {
         "run_id": run_id(delivery.fire_id, delivery.fence),

@@ -3,7 +3,7 @@
 Invariants: a fire is renewed by itself and only until its hard timeout, so that what a killed or stuck run left behind
 ends; a fire is told that it is lost when another has it, never because the database did not answer. The thread starts
 with the first fire (a forked child has its own), ends when nothing has run for a while, and never keeps the process
-from exiting.
+from exiting. It beats in a rhythm of its own: a short run neither wakes it nor waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """``every_s`` is a third of the lease: two renewals may fail before it is out."""
+    """``every_s`` is a third of the lease: two renewals may fail before it is out.
+
+    The first comes at most that long after a run began.
+    """
 
     def __init__(
         self, ledger: PostgresLedger, *, every_s: float, monotonic: Callable[[], float] = time.monotonic
@@ -32,49 +35,48 @@ class Heartbeat:
         self._ledger = ledger
         self._every_s = every_s
         self._monotonic = monotonic
-        self._changed = threading.Condition()  # guards all below
+        self._lock = threading.Lock()  # guards all below
         self._kept: dict[UUID, tuple[JobContext, float]] = {}  # by holder; monotonic second of the hard timeout
+        self._is_used = False  # since the last beat
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def keeping(self, context: JobContext, *, hard_timeout_s: float) -> Iterator[None]:
         """Renew the lease of this fire inside the block, for ``hard_timeout_s`` at most."""
         holder = context.fired.delivery.holder
-        with self._changed:
+        with self._lock:
             self._kept[holder] = context, self._monotonic() + hard_timeout_s
+            self._is_used = True
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="fairbeat-heartbeat", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._kept.pop(holder, None)
-                self._changed.notify_all()
 
     def _run(self) -> None:
-        while self._wait_for_work():
-            while self._wait_for_beat():
-                self.beat()
-            self._ledger.close()
+        while self._is_wanted():
+            time.sleep(self._every_s)
+            self.beat()
+        self._ledger.close()
 
-    def _wait_for_work(self) -> bool:
-        """False when there has been none for as long as a beat takes: the thread ends."""
-        with self._changed:
-            if self._changed.wait_for(lambda: self._kept, self._every_s):
+    def _is_wanted(self) -> bool:
+        """False when nothing has run since the last beat: the thread ends."""
+        with self._lock:
+            if self._kept or self._is_used:
+                self._is_used = False
                 return True
             self._thread = None
             return False
 
-    def _wait_for_beat(self) -> bool:
-        """False when nothing runs any more."""
-        with self._changed:
-            return not self._changed.wait_for(lambda: not self._kept, self._every_s)
-
     def beat(self) -> None:
         """Renew once."""
         contexts = self._within_timeout()
+        if not contexts:
+            self._ledger.close()
+            return
         try:
             lost = self._ledger.heartbeat([context.fired.delivery for context in contexts])
         except Error as error:
@@ -87,6 +89,6 @@ class Heartbeat:
                 context.mark_lost()
 
     def _within_timeout(self) -> list[JobContext]:
-        with self._changed:
+        with self._lock:
             now = self._monotonic()
             return [context for context, until in self._kept.values() if now < until]

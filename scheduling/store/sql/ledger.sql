@@ -1,5 +1,16 @@
 -- What a worker reads and writes. Every write names the fire's row by its whole primary key, so that one partition is
 -- touched, and carries fence and holder. Statements of a worker run outside a transaction, but for the completion in ctx.commit().
+-- {fires} and {runs} may be the partitions themselves: ledger_session.py
+
+-- name: fires
+scheduling_fire
+
+-- name: runs
+scheduling_jobrun
+
+-- name: table_beyond_scans
+-- Null while Postgres might rather read these tables whole than by their index: that takes some ten pages.
+CASE WHEN least(pg_relation_size(f.tableoid), pg_relation_size('scheduling_job')) >= 262144 THEN f.tableoid::regclass::text END
 
 -- name: row
 f.scheduled_for = %(scheduled_for)s AND f.id = %(fire_id)s AND f.history_days = %(history_days)s
@@ -17,7 +28,7 @@ WITH job AS MATERIALIZED (
     FROM scheduling_job WHERE id = %(job_id)s
     FOR KEY SHARE
 )
-UPDATE scheduling_fire f
+UPDATE {fires} f
 SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_at) = (
     SELECT
         CASE WHEN verdict = '' THEN 'running' WHEN f.attempt = 0 THEN 'skipped' WHEN verdict = 'paused' THEN 'retry_wait' ELSE 'dead' END,
@@ -40,7 +51,7 @@ SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_
 FROM job
 WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s
   AND (f.state = 'claimed' OR f.state = 'running' AND f.holder = %(holder)s)
-RETURNING f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap
+RETURNING f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
 
 -- name: standing
 SELECT f.state, f.reason, f.fence, f.holder, EXISTS (SELECT FROM scheduling_job j WHERE j.id = f.job_id) FROM scheduling_fire f WHERE {row}
@@ -74,8 +85,11 @@ RETURNING f.holder
 -- Of those that were not renewed: which are still this holder's, running or just ended by it.
 SELECT f.holder FROM {named} WHERE {between}
 
+-- name: ended
+f.id, f.job_id, f.tenant_id, f.shard_id, f.history_days, f.scheduled_for, f.attempt, f.started_at, f.state
+
 -- name: record_run
-INSERT INTO scheduling_jobrun (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
+INSERT INTO {runs} (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
     holder, worker, started_at, finished_at, result, error, traceback)
 SELECT %(run_id)s, e.id, %(fence)s, e.job_id, e.tenant_id, e.history_days, e.scheduled_for, e.attempt, %(run_state)s,
     %(holder)s, %(worker)s, e.started_at, greatest(clock_timestamp(), e.started_at), %(result)s, %(error)s, %(traceback)s
@@ -102,30 +116,35 @@ FROM ended e
 )
 
 -- name: succeed
-UPDATE scheduling_fire f
+UPDATE {fires} f
 SET state = 'succeeded', reason = '', lease_until = NULL, finished_at = greatest(clock_timestamp(), f.started_at)
 WHERE {held}
-RETURNING f.*
+RETURNING {ended}
+
+-- name: limit_commit
+set_config('idle_in_transaction_session_timeout', '5s', true)
 
 -- name: complete
 -- The timeout is for ctx.commit(), where this is the last statement before the COMMIT: a worker that freezes or vanishes here
 -- must not leave the outcome in doubt for long. It ends with the transaction.
-WITH ended AS ({succeed}), run AS ({record_run})
-SELECT count(*), set_config('idle_in_transaction_session_timeout', '5s', true) FROM ended
+WITH ended AS ({succeed})
+{record_run}
+RETURNING {limit_commit}
 
 -- name: complete_exclusive
-WITH ended AS ({succeed}), run AS ({record_run}) {wake_next}
-SELECT count(*), set_config('idle_in_transaction_session_timeout', '5s', true), (SELECT count(*) FROM hinted) FROM ended
+WITH ended AS ({succeed}) {wake_next}
+{record_run}
+RETURNING {limit_commit}, (SELECT count(*) FROM hinted)
 
 -- name: end_attempt
-UPDATE scheduling_fire f
+UPDATE {fires} f
 SET state = CASE WHEN f.attempt < f.max_attempts THEN 'retry_wait' ELSE 'dead' END,
     reason = CASE WHEN f.attempt < f.max_attempts THEN 'failed' ELSE 'attempts_exhausted' END,
     fence = f.fence + 1, holder = NULL, lease_until = NULL,
     wake_at = CASE WHEN f.attempt < f.max_attempts THEN fairbeat_job_now() + %(delay)s::interval END,
     finished_at = CASE WHEN f.attempt < f.max_attempts THEN NULL ELSE clock_timestamp() END
 WHERE {held}
-RETURNING f.*
+RETURNING {ended}
 
 -- name: hint_retry
 (SELECT count(pg_notify('fairbeat', e.shard_id::text)) FROM ended e WHERE e.state = 'retry_wait' AND %(delay)s::interval <= '2 s')

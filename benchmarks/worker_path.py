@@ -1,0 +1,327 @@
+"""The worker path: tasks a second under the ledger, against plain Celery tasks and against django-celery-results.
+
+    python -m benchmarks.worker_path
+    python -m benchmarks.worker_path --quick
+
+Method: a database and queues of the run's own. Jobs are made by COPY, due at once; a scheduler node claims and
+publishes their fires, and ends. The other cases get as many of Celery's own messages, in quorum queues of the same
+shape. Then a fresh Celery worker for each case drains one queue, which holds all of its messages by then: ``-c 2``
+prefork, and ``--pool threads -c 8``, with Celery's own prefetch, and acknowledging as each task does by default; each
+round begins with another case. The rate is that of the queue's depth, asked of the broker twenty times a second, from
+a tenth of the messages on (the worker is warm by then) to the last; afterwards the worker is asked how many it ran, and
+the database how many it has. The task's body returns a number. All keep their database connection as long as ours.
+
+``late`` is a plain task with ``acks_late``: what acknowledging after the run costs by itself. ``cpu_us`` is CPU for
+each message, of the worker's processes and of its Postgres backends. ``round_trips`` is counted in libpq's own trace of
+the protocol. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import amqp
+import kombu
+import psutil
+import psycopg
+
+from benchmarks.harness import installation, nodes
+from benchmarks.machine import commit_mode, hardware
+
+TASKS = {"plain": "bench.plain", "late": "bench.late", "ledgered": "bench.ledgered", "results": "bench.stored"}
+POOLS = {"prefork": ("--pool", "prefork", "-c", "2"), "threads": ("--pool", "threads", "-c", "8")}
+PATIENCE_S = 120.0
+HISTORY_DAYS = 30
+TRIPS = "trips"  # the tenant whose fires are run in this process
+TRACED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One worker that drains one queue."""
+
+    case: str
+    pool: str
+    round: int
+
+    @property
+    def tenant(self) -> str:
+        return f"{self.case}-{self.pool}-{self.round}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    per_s: float
+    worker_us: float  # CPU for each message
+    postgres_us: float
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--messages", type=int, help="in each queue (20,000; quick: 3,000)")
+    arguments.add_argument("--rounds", type=int, help="times that each case is run (2; quick: 1)")
+    arguments.add_argument("--pool", choices=[*POOLS], action="append", help="only this one")
+    arguments.add_argument("--case", choices=[*TASKS], action="append", help="only this one")
+    arguments.add_argument("--quick", action="store_true", help="prefork only, once, ends in about 15 s")
+    arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
+    arguments.add_argument("--log", default=os.devnull)
+    options = arguments.parse_args()
+    options.messages = options.messages or (3_000 if options.quick else 20_000)
+    options.rounds = options.rounds or (1 if options.quick else 2)
+    options.pool = options.pool or (["prefork"] if options.quick else [*POOLS])
+    options.case = options.case or [*TASKS]
+    os.environ["BENCH_TENANT"] = TRIPS
+    with (
+        installation(options.amqp) as installed,
+        installed.connection() as connection,
+        kombu.Connection(options.amqp) as broker,
+    ):
+        print(json.dumps(compare(options, connection, Queues(broker))))
+
+
+def compare(options: argparse.Namespace, connection: psycopg.Connection[Any], queues: Queues) -> dict[str, Any]:
+    runs = list(in_turn(options.case, options.pool, options.rounds))
+    prepare(options, runs, connection, queues)
+    trips = round_trips(queues)
+    drained = defaultdict[tuple[str, str], list[Drained]](list)
+    for run in runs:
+        found = drain(run, options, connection, queues)
+        print(f"{run.tenant}: {found.per_s:.0f}/s, {found.worker_us:.0f} + {found.postgres_us:.0f} us", file=sys.stderr)
+        drained[run.case, run.pool].append(found)
+
+    def per_pool(case: str, value: Callable[[Drained], float]) -> dict[str, int]:
+        return {pool: round(statistics.mean(map(value, drained[case, pool]))) for pool in options.pool}
+
+    rates = {case: per_pool(case, lambda found: found.per_s) for case in options.case}
+    return {
+        "plain_per_s": rates.get("plain"),
+        "ledgered_per_s": rates.get("ledgered"),
+        "django_celery_results_per_s": rates.get("results"),
+        "ratio": {"of_plain": ratio(rates, "plain"), "of_results": ratio(rates, "results")},
+        "round_trips": trips,
+        "cpu_us": {
+            case: {
+                "worker": per_pool(case, lambda found: found.worker_us),
+                "postgres": per_pool(case, lambda found: found.postgres_us),
+            }
+            for case in options.case
+        },
+        "rates": {f"{case}-{pool}": [round(d.per_s) for d in found] for (case, pool), found in drained.items()},
+        "messages": options.messages,
+        "pools": {pool: " ".join(POOLS[pool]) for pool in options.pool},
+        "commit": commit_mode(os.environ["DATABASE_URL"]),
+        "hardware": hardware(),
+    }
+
+
+def ratio(rates: dict[str, dict[str, int]], other: str) -> dict[str, float]:
+    if "ledgered" not in rates or other not in rates:
+        return {}
+    return {pool: round(rate / rates[other][pool], 2) for pool, rate in rates["ledgered"].items()}
+
+
+def in_turn(cases: list[str], pools: list[str], rounds: int) -> Iterator[Run]:
+    """Each round begins with another case."""
+    for number in range(rounds):
+        for pool in pools:
+            shift = number % len(cases)
+            yield from (Run(case, pool, number) for case in cases[shift:] + cases[:shift])
+
+
+class Queues:
+    """The run's queues on the broker."""
+
+    def __init__(self, broker: kombu.Connection) -> None:
+        from project.celery import queue_plan
+
+        self._plan = queue_plan()
+        self.channel: Any = broker.channel()
+
+    def name(self, tenant: str) -> str:
+        return self._plan.queue(tenant, "bulk").name
+
+    def declare(self, tenant: str) -> None:
+        arguments = dict(self._plan.queue(tenant, "bulk").arguments)
+        self.channel.queue_declare(self.name(tenant), durable=True, auto_delete=False, arguments=arguments)
+
+    def ready(self, tenant: str) -> int:
+        return int(self.channel.queue_declare(self.name(tenant), passive=True).message_count)
+
+
+def prepare(options: argparse.Namespace, runs: list[Run], connection: psycopg.Connection[Any], queues: Queues) -> None:
+    """Fill all queues."""
+    from fairness.models import Tenant
+
+    for tenant in [TRIPS, *(run.tenant for run in runs)]:
+        Tenant.objects.create(slug=tenant, history_days=HISTORY_DAYS)
+        queues.declare(tenant)
+    make_history(connection)
+    for run in runs:
+        if run.case != "ledgered":
+            publish_celerys_own(TASKS[run.case], options.messages, queues, run.tenant)
+    fired = {run.tenant: options.messages for run in runs if run.case == "ledgered"} | {TRIPS: TRACED}
+    for tenant, count in fired.items():
+        make_jobs(tenant, count)
+    with nodes(1, options.log):
+        for tenant, count in fired.items():
+            until(lambda tenant=tenant, count=count: queues.ready(tenant) == count, f"fires of {tenant}")  # type: ignore[misc]
+    connection.execute("VACUUM ANALYZE scheduling_job")
+    connection.execute("CHECKPOINT")
+
+
+def make_history(connection: psycopg.Connection[Any]) -> None:
+    """The days that a deployment keeps."""
+    from datetime import UTC, datetime, timedelta
+
+    from scheduling.store.partitions import ensure
+
+    today = datetime.now(UTC).date()
+    ensure(connection, [(HISTORY_DAYS, today - timedelta(days=n)) for n in range(HISTORY_DAYS)])
+
+
+def make_jobs(tenant: str, count: int) -> None:
+    from scheduling.core.definition import JobDefinition
+    from scheduling.models import Job, JobClock
+
+    now = JobClock.objects.now()
+    Job.objects.copy([JobDefinition.once_job(TASKS["ledgered"], now) for _ in range(count)], tenant=tenant)
+
+
+def publish_celerys_own(task: str, count: int, queues: Queues, tenant: str) -> None:
+    """What ``apply_async`` would send, each under an id of its own."""
+    from project.celery import app
+
+    for _ in range(count):
+        task_id = str(uuid4())
+        sent = app.amqp.as_task_v2(task_id, task, args=(), kwargs={}, ignore_result=task != TASKS["results"])
+        message = amqp.Message(
+            json.dumps(sent.body),
+            content_type="application/json",
+            content_encoding="utf-8",
+            delivery_mode=2,
+            application_headers=sent.headers,
+            correlation_id=task_id,
+        )
+        queues.channel.basic_publish(message, routing_key=queues.name(tenant))
+    until(lambda: queues.ready(tenant) == count, f"messages of {tenant}")
+
+
+def drain(run: Run, options: argparse.Namespace, connection: psycopg.Connection[Any], queues: Queues) -> Drained:
+    with worker(run, queues.name(run.tenant), options.log) as process:
+        left = options.messages
+        until(lambda: queues.ready(run.tenant) <= 0.9 * left, f"the start of {run.tenant}", every_s=0.02)
+        began, first = Used.now(process, connection), queues.ready(run.tenant)
+        until(lambda: queues.ready(run.tenant) == 0, f"the end of {run.tenant}", every_s=0.05)
+        ended = Used.now(process, connection)
+        until(lambda: executed(run, options.messages), f"all of {run.tenant}")
+    return Drained(
+        per_s=first / (ended.at_s - began.at_s),
+        worker_us=(ended.worker_s - began.worker_s) / first * 1e6,
+        postgres_us=(ended.postgres_s - began.postgres_s) / first * 1e6,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a worker has used up to a moment."""
+
+    at_s: float
+    worker_s: float
+    postgres_s: float
+
+    @classmethod
+    def now(cls, process: subprocess.Popen[bytes], connection: psycopg.Connection[Any]) -> Used:
+        parent = psutil.Process(process.pid)
+        at_s, worker_s = time.monotonic(), sum(cpu_s(one) for one in [parent, *parent.children(recursive=True)])
+        backends = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+        return cls(at_s, worker_s, sum(cpu_s(psutil.Process(pid)) for (pid,) in backends))
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def executed(run: Run, count: int) -> bool:
+    """Whether the worker, and the database where it should know, have them all."""
+    from project.celery import app
+    from scheduling.models import Fire
+
+    stats = app.control.inspect(timeout=0.5, destination=[f"{run.tenant}@bench"]).stats() or {}
+    ran = [each["total"].get(TASKS[run.case]) for each in stats.values()]
+    if run.case == "ledgered" and Fire.objects.filter(tenant__slug=run.tenant, state="succeeded").count() != count:
+        return False
+    if run.case == "results":
+        from django_celery_results.models import TaskResult
+
+        if TaskResult.objects.count() != count * (run.round + 1):
+            return False
+    return ran == [count]
+
+
+@contextmanager
+def worker(run: Run, queue: str, log: str) -> Iterator[subprocess.Popen[bytes]]:
+    options = ["-Q", queue, "-n", f"{run.tenant}@bench", "-l", "WARNING", *POOLS[run.pool]]
+    command = [sys.executable, "-m", "celery", "-A", "benchmarks.worker_path_tasks", "worker", *options]
+    environ = os.environ | {"BENCH_TENANT": run.tenant}
+    if run.case == "results":
+        environ["CELERY_RESULT_BACKEND"] = "django-db"
+    with open(log, "ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environ)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def round_trips(queues: Queues) -> float:
+    """Waits for Postgres in a run, once its statements are prepared: counted in this process."""
+    from celery.app.trace import trace_task
+    from django.db import connection as ours
+
+    from benchmarks.worker_path_tasks import app
+
+    def run_one() -> None:
+        message = queues.channel.basic_get(queues.name(TRIPS), no_ack=True)
+        request = message.headers | {"is_eager": False, "hostname": "w@bench", "delivery_info": {}}
+        trace_task(app.tasks[TASKS["ledgered"]], request["id"], (), {}, request, app=app)
+
+    for _ in range(TRACED // 2):
+        run_one()
+    with tempfile.TemporaryFile() as trace:
+        ours.connection.pgconn.trace(trace.fileno())
+        for _ in range(TRACED // 2):
+            run_one()
+        ours.connection.pgconn.untrace()
+        trace.seek(0)
+        trips = trace.read().count(b"ReadyForQuery")
+    ours.close()
+    return trips / (TRACED // 2)
+
+
+def until(condition: Callable[[], bool], what: str, *, every_s: float = 0.1) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what}: not there after {PATIENCE_S:g} s; see --log")
+        time.sleep(every_s)
+
+
+if __name__ == "__main__":
+    main()
