@@ -191,7 +191,7 @@ class Claims:
 
         jobs = self._store.due(self._shards, until=self._until, limit=self._batch)
         if jobs:
-            plans = plan_jobs(jobs, until=self._until, clock=self._clock, number=self._number)
+            plans = plan_jobs(jobs, until=self._until, clock=self._clock, number=self._number, room=len(jobs))
             epochs = {job.work.shard: self._epochs[job.work.shard] for job in jobs}
             self.fires += len(self._store.claim(epochs, plans))
         if len(jobs) < self._batch // 2:

@@ -56,11 +56,20 @@ class Desk:
     def claim(self, *jobs: DueJob, fence: int = 1) -> list[Fire]:
         """Answer the next look for due jobs with these, and let their claim succeed whole; gives the fires."""
         self.engine.look_now()
-        read = one(ReadDue, self.pass_time())
-        claim = one(Claim, self.note(self.engine.due_read(read, jobs)))
-        fires = [row.fire for plan in claim.plans for row in plan.rows]
-        self.note(self.engine.claimed(claim, {fire.id: fence for fire in fires}))
+        fires: list[Fire] = []
+        for claim in self.planned(jobs):
+            planned = [row.fire for plan in claim.plans for row in plan.rows]
+            self.note(self.engine.claimed(claim, {fire.id: fence for fire in planned}))
+            fires += planned
         return fires
+
+    def planned(self, jobs: Sequence[DueJob]) -> list[Claim]:
+        """Answer the next looks with these; gives the claims that are asked for."""
+        claims: list[Claim] = []
+        for read in of(ReadDue, self.pass_time()):
+            found = [job for job in jobs if job.work.shard in read.shards]
+            claims += of(Claim, self.note(self.engine.due_read(read, found)))
+        return claims
 
     def outcome(self, verdict: Verdict, *fires: Fire) -> list[Effect]:
         return self.note(self.engine.published([Outcome(fire, verdict) for fire in fires]))

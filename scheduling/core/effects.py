@@ -30,6 +30,7 @@ class Claim:
 
     epochs: Epochs
     plans: Sequence[JobPlan]
+    looked_at: frozenset[int]  # the shards of the look that found them
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from scheduling.core.fire import Fire, Outcome, State, Verdict
 from scheduling.core.gates import Gates
 from scheduling.core.judging import judge_fires, late_s
 from scheduling.core.latency import LatencyHistogram
+from scheduling.core.looks import Looks
 from scheduling.core.marks import Marks, Number, number_of
 from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
 from scheduling.core.planning import DueJob, plan_jobs
@@ -79,8 +80,9 @@ class Engine:
         self._counting: dict[Number, Fire] = {}  # waits for the count of its predecessors
         self._settling: dict[Number, Fire] = {}
         self._gates = Gates()
-        self._poll_at = self._wait_at = self._reap_at = self._record_at = self._promote_at = self._expire_at = 0.0
-        self._claiming = self._releasing = self._recording = False
+        self._looks = Looks()
+        self._wait_at = self._reap_at = self._record_at = self._promote_at = self._expire_at = 0.0
+        self._releasing = self._recording = False
         self._draining = False
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
         self.confirmed = 0
@@ -115,14 +117,14 @@ class Engine:
         """
         self.drop(stale)
         match effect:
-            case ReadDue():
-                self._claiming = False
+            case ReadDue(shards):
+                self._looks.end(shards)
             case ReadWaiting():
                 self._releasing = False
             case CountPredecessors(fires):
                 self._count_later(fires)
-            case Claim(epochs):
-                self._claiming = False
+            case Claim(epochs, _, shards):
+                self._looks.end(shards)
                 return self._take_again(epochs)
             case Release(epochs):
                 self._releasing = False
@@ -147,7 +149,8 @@ class Engine:
 
     def look_now(self) -> None:
         """A hint: something became due."""
-        self._poll_at = self._wait_at = 0.0
+        self._looks.now()
+        self._wait_at = 0.0
 
     def next_wake(self) -> float:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
@@ -157,8 +160,7 @@ class Engine:
             wakes.append(self._record_at)
         if self.shards and self._may_act(now):
             wakes += [self._reap_at, self._promote_at]
-            if not self._claiming:
-                wakes.append(self._poll_at)
+            wakes.append(self._looks.next_at(self.shards))
             if not self._releasing:
                 wakes.append(self._wait_at)
             if (tick := self._wheel.next_deadline()) is not None:
@@ -186,13 +188,12 @@ class Engine:
         if not shards:
             return effects
         takes_more = len(self._in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
-        if now >= self._poll_at and not self._claiming:
-            self._poll_at = now + self._limits.poll_s
+        for half in self._looks.begin(shards, now, every_s=self._limits.poll_s):
             room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._in_flight))
             if room > 0 and takes_more:
-                self._claiming = True
+                self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
-                effects.append(ReadDue(shards, until, room))
+                effects.append(ReadDue(half, until, room))
         if now >= self._wait_at and not self._releasing:
             self._wait_at = now + WAIT_S
             if takes_more:
@@ -216,16 +217,16 @@ class Engine:
         shards = self.shards
         mine = [job for job in jobs if job.work.shard in shards]
         if not mine or not self._may_act(self._clock.monotonic()):
-            self._claiming = False
+            self._looks.end(effect.shards)
             return []
         plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit)
         if len(jobs) > effect.limit // 2 or len(plans) < len(mine):
-            self._poll_at = 0.0  # there may be more: look again at once
-        return [Claim(self._marks.epochs({plan.due.work.shard for plan in plans}), plans)]
+            self._looks.expect_more(effect.shards)
+        return [Claim(self._marks.epochs({plan.due.work.shard for plan in plans}), plans, effect.shards)]
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
-        self._claiming = False
+        self._looks.end(effect.looked_at)
         for plan in effect.plans:
             for row in plan.rows:
                 fire = row.fire

@@ -144,7 +144,7 @@ def _alone() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
-def _chunks(now: datetime) -> Iterator[list[Job]]:
+def _chunks(now: datetime) -> Iterator[Sequence[Job]]:
     to_come = Q(next_scheduled_for__gt=now) | Q(in_bucket=True, next_fire_at=None, entry_at__gt=now)
     jobs = Job.objects.annotate(entry_at=Entry.objects.next_run_of_job()).filter(
         Q(to_come, kind__in=[Kind.CRON, Kind.RRULE]) | ~Q(problem=""), deleted_at=None

@@ -45,6 +45,19 @@ def test_it_looks_a_window_ahead_for_due_jobs() -> None:
     assert one(ReadDue, desk.pass_time()) == ReadDue(frozenset({1, 5}), NOON + SECOND, 77)
 
 
+def test_while_one_half_of_the_shards_is_claimed_the_other_is_looked_at_and_never_the_same() -> None:
+    desk = Desk(shards=(1, 2, 3))
+    odd, even = of(ReadDue, desk.pass_time())
+    if 1 not in odd.shards:
+        odd, even = even, odd
+    assert (odd.shards, even.shards) == ({1, 3}, {2})
+    claim = one(Claim, desk.engine.due_read(odd, [due(1)]))
+    desk.engine.due_read(even, [])
+    assert [read.shards for read in of(ReadDue, desk.pass_time(1))] == [{2}]
+    desk.engine.claimed(claim, {})
+    assert [read.shards for read in of(ReadDue, desk.pass_time())] == [{1, 3}]
+
+
 def test_nothing_is_published_before_its_time() -> None:
     desk = Desk()
     (fire,) = desk.claim(due(at_s=0.7))
