@@ -50,7 +50,7 @@ def test_while_one_half_of_the_shards_is_claimed_the_other_is_looked_at_and_neve
     odd, even = of(ReadDue, desk.pass_time())
     if 1 not in odd.shards:
         odd, even = even, odd
-    assert (odd.shards, even.shards) == ({1, 3}, {2})
+    assert (odd.shards, even.shards) == (frozenset({1, 3}), frozenset({2}))
     claim = one(Claim, desk.engine.due_read(odd, [due(1)]))
     desk.engine.due_read(even, [])
     assert [read.shards for read in of(ReadDue, desk.pass_time(1))] == [{2}]
