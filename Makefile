@@ -1,13 +1,13 @@
 # make demo [SECONDS=n] [SPEED=x] [JOBS=file.jsonl] [EMBEDDED=1]   the whole thing, live; docs in README.md
 # make test [ARGS="-k name"]                                       all checks and the whole suite
 # make test-embedded                                               the main job's tests with the embedded services
-# make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; docs/performance.md
+# make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; make bench-report: docs
 # make lint                                                        style, types, direction of imports, migrations
 #
 # Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-embedded bench lint
+.PHONY: demo test test-embedded bench bench-report lint
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
@@ -35,6 +35,9 @@ test-embedded: .venv/dev.stamp
 
 bench: .venv/runtime.stamp .venv-bench/peers.stamp
 	@$(BIN)/python -m benchmarks.suite
+
+bench-report: .venv-bench/peers.stamp
+	@$(PEERS) -m benchmarks.report
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check

@@ -200,7 +200,8 @@ def _last_words(log: Path) -> str:
 def _in_short(record: Record) -> str:
     if record.figures is None:
         return f"not measured: {record.reason}"
-    return ", ".join(f"{name} {value:,}" for name, value in record.figures.items() if name.endswith("_per_s"))
+    rates = {name: record.figure(name) for name in record.figures if name.endswith("_per_s")}
+    return ", ".join(f"{name} {rate:,}" for name, rate in rates.items() if rate is not None)
 
 
 def _say(line: str) -> None:
