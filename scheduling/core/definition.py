@@ -7,7 +7,7 @@ field.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -60,9 +60,8 @@ class ScheduleFields:
 
         Raises InvalidField.
         """
-        for name, value in (("cron", self.cron), ("tz", self.tz)):
-            if not isinstance(value, str):
-                raise InvalidField(name, value, "is not text")
+        if not isinstance(self.cron, str):
+            raise InvalidField("cron", self.cron, "is not text")
         schedule = self._unbounded(str(job_id) if self.is_spread else "")
         if self.start_at is None and self.end_at is None:
             return schedule
@@ -84,7 +83,11 @@ class ScheduleFields:
             case Kind.CRON:
                 if len(self.cron) > CRON_LIMIT:
                     raise InvalidField("cron", self.cron, f"is longer than {CRON_LIMIT} characters")
-                return _cron(self.cron, self.tz, key, self.day_match, self.gap, self.fold)
+                said = self.cron, self.tz, key, self.day_match, self.gap, self.fold
+                try:
+                    return _cron(*said)
+                except TypeError:  # cannot be hashed, and so is none of the words that are needed
+                    return Cron(*said)
             case Kind.RRULE:
                 return RRule(self.rrule, self.dtstart, self.tz, self.gap, self.fold)
             case _:
@@ -94,7 +97,7 @@ class ScheduleFields:
 @lru_cache(maxsize=10_000)
 def _cron(expression: str, tz: str, key: str, day_match: DayMatch, gap: Gap, fold: Fold) -> Cron:
     """Jobs share expressions: a thousand real ones have two hundred."""
-    return Cron(expression, tz=tz, key=key, day_match=day_match, gap=gap, fold=fold)
+    return Cron(expression, tz, key, day_match, gap, fold)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -154,8 +157,25 @@ class JobDefinition:
         kept["built"] = schedule.build()
 
     @classmethod
-    def cron_job(cls, task: str, expression: str, **options: Any) -> JobDefinition:
-        return cls(task=task, schedule=_cron_fields(expression, options), **options)
+    def cron_job(
+        cls,
+        task: str,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        day_match: DayMatch = DayMatch.OR,
+        gap: Gap = Gap.FIRST_VALID,
+        fold: Fold = Fold.FIRST,
+        **options: Any,
+    ) -> JobDefinition:
+        words = expression, tz, day_match, gap, fold
+        try:
+            schedule = _cron_fields(*words)
+        except TypeError:  # cannot be hashed, and will be refused
+            schedule = _new_cron_fields(*words)
+        if not _MOMENTS.isdisjoint(options):
+            schedule = replace(schedule, **_schedule_options(options))
+        return cls(task=task, schedule=schedule, **options)
 
     @classmethod
     def rrule_job(cls, task: str, text: str, **options: Any) -> JobDefinition:
@@ -194,19 +214,11 @@ def _schedule_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options.pop(name) for name in SCHEDULE_OPTIONS & options.keys()}
 
 
-def _cron_fields(expression: str, options: dict[str, Any]) -> ScheduleFields:
-    said = _schedule_options(options)
-    if said.keys() <= _WORDS:
-        try:
-            return _same_cron_fields(expression, **said)
-        except TypeError:  # cannot be hashed: something that is no word, which build() will refuse
-            pass
-    return ScheduleFields(Kind.CRON, cron=expression, **said)
+def _new_cron_fields(expression: str, tz: str, day_match: DayMatch, gap: Gap, fold: Fold) -> ScheduleFields:
+    return ScheduleFields(Kind.CRON, cron=expression, tz=tz, day_match=day_match, gap=gap, fold=fold)
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _same_cron_fields(expression: str, **said: Any) -> ScheduleFields:
-    return ScheduleFields(Kind.CRON, cron=expression, **said)
+_cron_fields = lru_cache(maxsize=4096, typed=True)(_new_cron_fields)
 
 
 def _task(value: Any) -> str:
@@ -326,7 +338,7 @@ def _soft(name: str, value: Any) -> float | None:
     return None if value is None else _number(name, value)
 
 
-_WORDS = frozenset({"tz", "day_match", "gap", "fold"})
+_MOMENTS = frozenset({"dtstart", "start_at", "end_at"})
 _CHECKS: dict[str, Check] = {
     "name": lambda name, value: _text(name, value, NAME_LIMIT),
     "description": lambda name, value: _text(name, value, DESCRIPTION_LIMIT),

@@ -41,7 +41,7 @@ COPY_JOBS = f"COPY scheduling_job ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT bin
 _moments, _words, _policies = attrgetter(*_MOMENTS), attrgetter(*_WORDS), attrgetter(*_POLICIES)
 _NO_MOMENTS = (None,) * len(_MOMENTS)
 _BEGIN = begin_row(len(_COLUMNS), SIZE)
-_NO_DESCRIPTION, _NO_ARGS, _NO_KWARGS = text(""), json("[]"), json("{}")
+_NO_DESCRIPTION, _NO_ARGS = text(""), json("[]")
 _task = lru_cache(maxsize=256)(text)
 
 Said = tuple[Any, ...]
@@ -99,8 +99,8 @@ class JobRows:
                 _task(job.task),
                 text(job.name),
                 text(job.description) if job.description else _NO_DESCRIPTION,
-                json(job.args_json) if job.args else _NO_ARGS,
-                json(job.kwargs_json) if job.kwargs else _NO_KWARGS,
+                _NO_ARGS if job.args_json == "[]" else json(job.args_json),
+                json(job.kwargs_json),
             )  # fmt: skip
         return b"".join(cells)
 

@@ -59,6 +59,7 @@ def cron(**options: Any) -> JobDefinition:
         ("end_at", {"start_at": NOW, "end_at": NOW - timedelta(days=1)}),
         ("start_at", {"start_at": datetime(2026, 1, 1)}),  # noqa: DTZ001
         ("gap", {"gap": "jump"}),
+        ("gap", {"gap": ["skip"]}),
         ("fold", {"fold": "third"}),
         ("day_match", {"day_match": "xor"}),
         ("retries", {"retries": 3}),
