@@ -35,6 +35,7 @@ from benchmarks.harness import (
     installation,
     parser,
     running,
+    start_job_clock,
 )
 from benchmarks.machine import commit_mode
 from benchmarks.meters import Meters
@@ -73,11 +74,12 @@ def case(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
         installed.connection() as connection,
         ExitStack() as stack,
     ):
-        midnight_in(WARM_UP_S + seconds / 2, connection)
+        stop_before_midnight(WARM_UP_S + seconds / 2, connection)
         create_jobs(options.rate, create_tenants(options.tenants))
         days = _count(connection, DAYS)
         tables = stack.enter_context(held_snapshot(installed)) if options.case == "held" else 0
         with running(options, installed) as (pids, queues, _):
+            start_job_clock(connection, nodes=options.nodes)
             meters = Meters(connection, node_pids=pids, amqp=options.amqp)
             figures = measure(connection, queues, meters, seconds, with_series=True)
             return figures | {
@@ -90,14 +92,14 @@ def case(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
             }
 
 
-def midnight_in(seconds: float, connection: psycopg.Connection[Any]) -> None:
-    """Job time is set so that it passes midnight then; and a day lies there whose time-to-live ends with it."""
+def stop_before_midnight(seconds: float, connection: psycopg.Connection[Any]) -> None:
+    """Job time stands so long before midnight; and a day lies there whose time-to-live ends with it."""
     from scheduling.models import JobClock
     from scheduling.store import partitions
 
     now = JobClock.objects.now()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    JobClock.objects.create(job_origin=midnight - timedelta(seconds=seconds), real_origin=now)
+    JobClock.objects.create(job_origin=midnight - timedelta(seconds=seconds))
     expiring = (midnight - timedelta(days=HISTORY_DAYS + 1)).date()
     partitions.ensure(connection, [(HISTORY_DAYS, expiring)])
 

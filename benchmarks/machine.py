@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import psycopg
 
-PACKAGES = ("celery", "django", "kombu", "psycopg", "redis")
+PACKAGES = {"celery": "celery", "django": "django", "kombu": "kombu", "psycopg": "psycopg", "redis": "redis-py"}
 DURABILITY = ("fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers")
 
 
@@ -29,14 +29,14 @@ def hardware() -> dict[str, Any]:
 def versions(*, database_url: str, amqp: str, redis_url: str) -> dict[str, str]:
     """Of the services and of the packages in this environment."""
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name, called in PACKAGES.items():
         try:
-            found[name] = version(name)
+            found[called] = version(name)
         except PackageNotFoundError:
             continue
     with psycopg.connect(database_url) as connection:
         found["postgres"] = setting(connection, "server_version").split()[0]
-    return found | {"rabbitmq": _rabbitmq(amqp), "redis_server": _redis(redis_url)}
+    return found | {"rabbitmq": _rabbitmq(amqp), "redis": _redis(redis_url)}
 
 
 def commit_mode(database_url: str) -> dict[str, str]:

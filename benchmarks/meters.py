@@ -99,12 +99,6 @@ def percentiles_ms(histogram: LatencyHistogram) -> dict[str, float | None]:
     return {name: None if value is None else round(value * 1000, 1) for name, value in found.items()}
 
 
-def ranked_ms(seconds: Sequence[float]) -> dict[str, float]:
-    """The same of a list: nearest rank."""
-    ordered = sorted(seconds)
-    return {f"p{q:g}": round(1000 * ordered[max(0, -int(-len(ordered) * q // 100) - 1)], 2) for q in PERCENTILES}
-
-
 def costs(first: Reading, last: Reading, fires: int) -> dict[str, Any]:
     """What each fire cost: CPU by group, and bytes of the write-ahead log."""
     cpu = {name: last.cpu_s[name] - first.cpu_s[name] for name in last.cpu_s if name in first.cpu_s}

@@ -84,6 +84,7 @@ def latency(records: Mapping[str, Record]) -> Any:
         drawn = axes.bar(at, [percentiles[name] for name in names], 0.34, label=what, color=(OURS, "#33658a")[place])
         axes.bar_label(drawn, fmt="%g")
     axes.set_yscale("log")
+    axes.margins(y=0.15)
     axes.set_xticks([n + 0.18 * (len(known) - 1) for n in range(len(names))], names)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.grid(visible=False, axis="x")
@@ -105,14 +106,14 @@ def growth(records: Mapping[str, Record]) -> Any:
         cost.bar([f"{size:,}" for size in sizes], part, bottom=below, label=name, color=colour, width=0.6)
         below = [under + more for under, more in zip(below, part, strict=True)]
     cost.set_ylabel("CPU µs a fire")
-    cost.legend(frameon=False)
+    cost.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     for name, line in (("p50", "-"), ("p99", "--")):
         late.plot(sizes, [row["fire_latency_ms"][name] for row in rows], line, marker="o", color=OURS, label=name)
     late.set_xscale("log")
     late.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     late.set_ylim(bottom=0)
     late.set_ylabel("ms after its time")
-    late.legend(frameon=False)
+    late.legend(frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     for axes in (cost, late):
         axes.set_xlabel("jobs at rest")
         axes.tick_params(axis="x", labelsize=8)
@@ -140,7 +141,7 @@ def _series(runs: Mapping[str, Mapping[str, Any]]) -> Any:
         at = [point["s"] for point in points]
         rate.plot(at, [point["fires_per_s"] for point in points], color=colour, label=name)
         late.plot(at, [point["fire_latency_ms"]["p99"] for point in points], color=colour, label=name)
-    rate.set_ylim(bottom=0)
+    rate.set_ylim(0, 1.15 * max(point["fires_per_s"] for points in lines.values() for point in points))
     rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     rate.set_ylabel("fires a second")
     late.set_ylim(bottom=0)

@@ -32,7 +32,8 @@ FIRE_PATHS = {
 }
 CEILINGS = {PUBLISHER: "a bare confirmed publisher", "ceiling_postgres": "bare batched claims in Postgres"}
 TABLED = {*FIRE_PATHS, *CEILINGS, *PEERS, *OTHER_PEERS, "growth", "growth_shards", "held_snapshot"}
-LEFT_OUT = {"settings", "commit_mode", "versions", "series"}  # said once, or plotted
+# said once for all, plotted, or no figure
+LEFT_OUT = set("settings commit_mode commit hardware versions python cpus series rates method mix pools each".split())
 
 
 def main() -> None:
@@ -78,20 +79,25 @@ def tables(records: Mapping[str, Record]) -> str:
 
 
 def measured_on(records: Iterable[Record]) -> str:
-    """Hardware, versions, durability; once for each that differs."""
-    found = dict.fromkeys(_on(record) for record in records if record.on)
-    return "\n\n".join(found)
+    """Hardware, versions, durability; once for each that differs, with the commits that ran there."""
+    commits: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.on:
+            commits.setdefault(_on(record), {})[_commit(record.on["revision"])] = None
+    return "\n\n".join(f"{on}; {', '.join(found)}." for on, found in commits.items())
+
+
+def _commit(revision: Mapping[str, Any]) -> str:
+    return f"commit {revision['commit']} of {revision['date'][:10]}{' with changes' if revision['dirty'] else ''}"
 
 
 def _on(record: Record) -> str:
     hardware, versions, mode = record.on["hardware"], record.on["versions"], record.on["commit_mode"]
-    revision = record.on["revision"]
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     kept = ", ".join(f"{name} {value}" for name, value in mode.items())
     return (
         f"{hardware['cpu']}, {hardware['cpus']} CPUs, {hardware['memory_gib']} GiB, {hardware['system']}; {named}; "
-        f"Postgres with {kept}; commit {revision['commit']} of {revision['date'][:10]}"
-        f"{', with changes' if revision['dirty'] else ''}."
+        f"Postgres with {kept}"
     )
 
 

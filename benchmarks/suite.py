@@ -163,7 +163,7 @@ class Suite:
             try:
                 output, _ = process.communicate(timeout=limit_s)
             except subprocess.TimeoutExpired:
-                return "", f"it took longer than {limit_s:.0f} s"
+                return "", f"it took longer than {limit_s:.3g} s"
             finally:
                 _end(process)
         if process.returncode != 0:
