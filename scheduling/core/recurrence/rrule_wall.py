@@ -72,9 +72,10 @@ class RuleWall:
     def _expanded(self, low: int) -> Iterator[int]:
         low = max(low, on_wall(self.start))
         try:
-            start = period_before(self.rule, self.start, low)
+            period = period_before(self.rule, self.start, low)
         except OverflowError:
             return
+        start = max(period, self.start)  # BYSETPOS chooses among what is left of the first week
         for local in _bounded(expansion(self.rule, self.start, start)):
             if local >= low:
                 yield local
