@@ -52,6 +52,8 @@ def main() -> int:
     except (FairbeatError, ValueError) as error:
         _say(str(error))
         return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     print(json.dumps(summary(records, on, quick=quick)))
     asked = any(benchmark.name == CAPACITY for benchmark in chosen)
     return 1 if asked and records[CAPACITY].figures is None else 0
