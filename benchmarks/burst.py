@@ -21,6 +21,7 @@ from benchmarks.fire_path import settings_in_force, skipped
 from benchmarks.harness import (
     PLAIN_TASK,
     RunQueues,
+    await_owners,
     create_tenants,
     given_settings,
     installation,
@@ -33,7 +34,7 @@ from benchmarks.meters import COUNT_RECORDED, Meters, costs, latency, percentile
 CREATED_PER_S = 3000  # at least: T is chosen before the jobs are made
 NODE_STARTS_S = 5.0
 LOOK_S = 0.05
-PATIENCE_S = 300.0
+PATIENCE_S = 120.0
 
 
 def main() -> None:
@@ -43,6 +44,7 @@ def main() -> None:
     with installation(options.amqp, given_settings(options.set)) as installed:
         at = create_burst(options.jobs, options.tenants)
         with running(options, installed) as (pids, queues, connection):
+            await_owners(connection, nodes=options.nodes)
             meters = Meters(connection, node_pids=pids, amqp=options.amqp)
             figures = measure(connection, queues, meters, options, at)
         print(json.dumps(figures | {"settings": settings_in_force(), "commit_mode": commit_mode(installed.url)}))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,7 @@ STOP = os.environ.get("FAIRBEAT_STOP") or "4"  # the preset that is measured
 SERVER = "postgresql://127.0.0.1:5432/postgres"
 AMQP = "amqp://guest:guest@127.0.0.1:5672//"
 WARM_UP_S = 3.0
-NODES_START_WITHIN_S = 60.0
+NODES_START_WITHIN_S = 30.0
 CLOCK_STARTS_S = 1.0  # two renewals of a node's lease, at which it reads the clock's row
 NODE_STOPS_S = 15.0
 ENDS_WITHIN_S = 60.0  # from an interrupt; a large database takes a while to drop
@@ -169,15 +169,20 @@ def stop_job_clock() -> None:
 
 def start_job_clock(connection: psycopg.Connection[Any], *, nodes: int) -> None:
     """Once ``nodes`` own all shards, job time runs on; they hear of it before it does."""
+    await_owners(connection, nodes=nodes)
+    connection.execute(
+        "UPDATE scheduling_jobclock SET real_origin = clock_timestamp() + %s * interval '1 second'", [CLOCK_STARTS_S]
+    )
+    time.sleep(CLOCK_STARTS_S)
+
+
+def await_owners(connection: psycopg.Connection[Any], *, nodes: int) -> None:
+    """Returns when so many nodes own all shards."""
     deadline = time.monotonic() + NODES_START_WITHIN_S
     while connection.execute(OWNERS).fetchone() != (nodes, 0):
         if time.monotonic() > deadline:
             raise SystemExit(f"{nodes} nodes did not own all shards within {NODES_START_WITHIN_S:g} s; see --log")
         time.sleep(0.05)
-    connection.execute(
-        "UPDATE scheduling_jobclock SET real_origin = clock_timestamp() + %s * interval '1 second'", [CLOCK_STARTS_S]
-    )
-    time.sleep(CLOCK_STARTS_S)
 
 
 @contextmanager
@@ -215,7 +220,7 @@ class RunQueues:
 
         self._plan = queue_plan()
         self._broker = kombu.Connection(amqp)
-        self._channel: Any = None
+        self._channel: Any = self._broker.channel()
 
     def __enter__(self) -> RunQueues:
         return self
@@ -254,15 +259,9 @@ class RunQueues:
             self._ask(verb, name)
 
     def _ask(self, verb: str, name: str) -> None:
-        try:
-            getattr(self._open(), verb)(name)
-        except self._broker.channel_errors:
-            self._channel = None  # nothing was published to it, and the broker closed the channel
-
-    def _open(self) -> Any:
-        if self._channel is None:
-            self._channel = self._broker.channel()
-        return self._channel
+        # a queue to which nothing was published: the broker closes the channel, and py-amqp opens it again
+        with suppress(*self._broker.channel_errors):
+            getattr(self._channel, verb)(name)
 
 
 @contextmanager
