@@ -13,7 +13,8 @@ from scheduling.core.errors import FairbeatError, LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.identity import run_id
 from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
-from scheduling.store.ledger_session import LedgerSession, Row, Values
+from scheduling.store.ledger_session import LedgerSession, Values
+from scheduling.store.prepared import Row
 
 RESULT_LIMIT = 1_000  # characters that the history keeps
 ERROR_LIMIT = 2_000

@@ -14,22 +14,21 @@ be repeated by its holder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import psycopg
-from django.db import InterfaceError, OperationalError, ProgrammingError, connections
+from django.db import Error, InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from scheduling.store.ledger_port import Delivery
 from scheduling.store.partitions import TABLES, Day, day_of
+from scheduling.store.prepared import PreparedStatements, Row, Session, can_run
 from scheduling.store.statements import read_statements
 
 SQL = Path(__file__).parent / "sql" / "ledger.sql"
 FIRES, RUNS = TABLES
 
-Row = tuple[Any, ...]
 Values = dict[str, Any]
 
 
@@ -39,10 +38,17 @@ class LedgerSession:
     def __init__(self, using: str) -> None:
         self.using = using
         self._kept: dict[Day, str] = {}  # day → the table of its fires, where plans are kept
+        self._prepared = PreparedStatements()
 
     def all(self, name: str, values: Values) -> list[Row]:
         """Planned now."""
-        return self._again_if_broken(lambda: self._plan_and_run(name, values))
+        try:
+            return self._plan_and_run(name, values)
+        except (OperationalError, InterfaceError):
+            if connections[self.using].in_atomic_block:
+                raise
+        self.close()
+        return self._plan_and_run(name, values)
 
     def one(self, name: str, values: Values) -> Row | None:
         return _first(self.all(name, values))
@@ -51,19 +57,18 @@ class LedgerSession:
         """A statement that touches only the day of this fire: by the plan that is kept, if there is one."""
         day = day_of(delivery.history_days, delivery.scheduled_for)
         fires = self._kept.get(day)
-        if fires is not None:
-            try:
-                return _first(self._again_if_broken(lambda: self._run_prepared(fires, name, values)))
-            except ProgrammingError as error:
-                if connections[self.using].in_atomic_block:
-                    raise
-                match error.__cause__:
-                    case psycopg.errors.UndefinedTable():  # the day was dropped
-                        self._kept.pop(day, None)
-                    case psycopg.errors.InvalidSqlStatementName():  # after a DISCARD ALL of somebody's
-                        self.close()
-                    case _:
-                        raise
+        if fires is None:
+            return self.one(name, values)
+        connection = connections[self.using]
+        try:
+            return _first(self._run_prepared(connection, fires, name, values))
+        except Error:
+            if connection.in_atomic_block:
+                raise
+        # The session is broken, the day was dropped, or somebody used DISCARD ALL: planned anew on a new connection
+        # the statement gets over that, or tells what else is wrong.
+        self._kept.pop(day, None)
+        self.close()
         return self.one(name, values)
 
     def keep_plans(self, delivery: Delivery, fires: str) -> None:
@@ -75,42 +80,27 @@ class LedgerSession:
         """Close the calling thread's connection; it is made anew when it is needed."""
         connections[self.using].close()
 
-    def _again_if_broken(self, run: Callable[[], list[Row]]) -> list[Row]:
-        try:
-            return run()
-        except (OperationalError, InterfaceError):
-            if connections[self.using].in_atomic_block:
-                raise
-        self.close()
-        return run()
-
     def _plan_and_run(self, name: str, values: Values) -> list[Row]:
         with connections[self.using].cursor() as cursor:
             cursor.execute(_texts(FIRES)[name], values)
             return cursor.fetchall()
 
-    def _run_prepared(self, fires: str, name: str, values: Values) -> list[Row]:
+    def _run_prepared(self, connection: BaseDatabaseWrapper, fires: str, name: str, values: Values) -> list[Row]:
         """Not by a cursor of Django's: those put the values into the text, and nothing can be prepared."""
-        connection = connections[self.using]
-        connection.ensure_connection()
         connection.validate_no_broken_transaction()
+        session: Session | None = connection.connection
+        if session is None or not can_run(session):
+            return self._plan_and_run(name, values)
         with connection.wrap_database_errors:
-            session: psycopg.Connection[Row] = connection.connection
-            threshold = session.prepare_threshold
-            if (
-                threshold is None
-            ):  # Django's default. Only now: psycopg would remember the texts of everyone's statements
-                session.prepare_threshold = 0
-            try:
-                return psycopg.Cursor(session).execute(_texts(fires)[name], values, prepare=True).fetchall()
-            finally:
-                session.prepare_threshold = threshold
+            return self._prepared.run(session, _texts(fires)[name], values)
 
 
 @lru_cache(maxsize=32)
 def _texts(fires: str) -> dict[str, str]:
     """The statements, on this table of fires and the one of their runs."""
-    return read_statements(SQL, fires=fires, runs=fires.replace(FIRES, RUNS))
+    if fires == FIRES:
+        return read_statements(SQL)
+    return read_statements(SQL, fires=fires, runs=fires.replace(FIRES, RUNS), table_beyond_scans="NULL")
 
 
 def _first(rows: list[Row]) -> Row | None:

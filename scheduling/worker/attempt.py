@@ -31,7 +31,7 @@ from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.retry import backoff
 from scheduling.store.ledger_port import Acquired, Failure, Refused
-from scheduling.worker.context import JobContext, running
+from scheduling.worker.context import JobContext, make_current, restore
 from scheduling.worker.errors import RejectedByTask
 from scheduling.worker.fired import Fired
 from scheduling.worker.process import WorkerProcess
@@ -60,13 +60,18 @@ class Attempt:
 
     def run(self, task: Callable[[], T], *, hard_timeout_s: float) -> T | None:
         """Run the task to its end; returns or raises what Celery is to be told."""
-        with self._process.heartbeat.keeping(self.context, hard_timeout_s=hard_timeout_s), running(self.context):
-            try:
-                return self._run(task)
-            except LeaseLost as lost:
-                count_refusal("lease_lost")
-                log.warning("%s", lost)
-                raise Ignore(str(lost)) from lost
+        heartbeat = self._process.heartbeat
+        heartbeat.keep(self.context, hard_timeout_s=hard_timeout_s)
+        before = make_current(self.context)
+        try:
+            return self._run(task)
+        except LeaseLost as lost:
+            count_refusal("lease_lost")
+            log.warning("%s", lost)
+            raise Ignore(str(lost)) from lost
+        finally:
+            restore(before)
+            heartbeat.release(self.context)
 
     def _run(self, task: Callable[[], T]) -> T | None:
         try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -175,11 +175,11 @@ def current_job(default: object = _RAISE) -> object:
     return default
 
 
-@contextmanager
-def running(context: JobContext) -> Iterator[None]:
-    """Make ``context`` the current one of this thread."""
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def make_current(context: JobContext) -> Token[JobContext]:
+    """Make ``context`` the current one of this thread, until ``restore``."""
+    return _current.set(context)
+
+
+def restore(token: Token[JobContext]) -> None:
+    """Make that the current one which was so before."""
+    _current.reset(token)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from uuid import UUID
 
 from django.db import Error
@@ -40,21 +39,19 @@ class Heartbeat:
         self._is_used = False  # since the last beat
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def keeping(self, context: JobContext, *, hard_timeout_s: float) -> Iterator[None]:
-        """Renew the lease of this fire inside the block, for ``hard_timeout_s`` at most."""
-        holder = context.fired.delivery.holder
+    def keep(self, context: JobContext, *, hard_timeout_s: float) -> None:
+        """Renew the lease of this fire from now on, for ``hard_timeout_s`` at most."""
         with self._lock:
-            self._kept[holder] = context, self._monotonic() + hard_timeout_s
+            self._kept[context.fired.delivery.holder] = context, self._monotonic() + hard_timeout_s
             self._is_used = True
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="fairbeat-heartbeat", daemon=True)
                 self._thread.start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._kept.pop(holder, None)
+
+    def release(self, context: JobContext) -> None:
+        """Its run has ended."""
+        with self._lock:
+            self._kept.pop(context.fired.delivery.holder, None)
 
     def _run(self) -> None:
         while self._is_wanted():

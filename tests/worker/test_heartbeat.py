@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -69,12 +70,22 @@ def heart(leases: Leases, clock: Clock | None = None) -> Any:
     return Heartbeat(ledger, every_s=3600, monotonic=clock or Clock())
 
 
+@contextmanager
+def keeping(heartbeat: Heartbeat, context: Any, *, hard_timeout_s: float) -> Iterator[None]:
+    """As long as a run does."""
+    heartbeat.keep(context, hard_timeout_s=hard_timeout_s)
+    try:
+        yield
+    finally:
+        heartbeat.release(context)
+
+
 def test_one_call_renews_all_that_run_and_nothing_that_ended():
     leases, one, two = Leases(), context_of_a_run(), context_of_a_run()
     heartbeat = heart(leases)
 
-    with heartbeat.keeping(one, hard_timeout_s=60):
-        with heartbeat.keeping(two, hard_timeout_s=60):
+    with keeping(heartbeat, one, hard_timeout_s=60):
+        with keeping(heartbeat, two, hard_timeout_s=60):
             heartbeat.beat()
         heartbeat.beat()
 
@@ -85,7 +96,7 @@ def test_a_fire_is_not_renewed_past_its_hard_timeout():
     leases, clock, short, long = Leases(), Clock(), context_of_a_run(), context_of_a_run()
     heartbeat = heart(leases, clock)
 
-    with heartbeat.keeping(short, hard_timeout_s=10), heartbeat.keeping(long, hard_timeout_s=60):
+    with keeping(heartbeat, short, hard_timeout_s=10), keeping(heartbeat, long, hard_timeout_s=60):
         clock.now = 9.9
         heartbeat.beat()
         clock.now = 10
@@ -99,7 +110,7 @@ def test_a_lost_fire_is_told_and_the_others_are_not():
     heartbeat = heart(leases)
     leases.lost = {lost.holder}
 
-    with heartbeat.keeping(kept, hard_timeout_s=60), heartbeat.keeping(lost, hard_timeout_s=60):
+    with keeping(heartbeat, kept, hard_timeout_s=60), keeping(heartbeat, lost, hard_timeout_s=60):
         heartbeat.beat()
 
     assert (kept.lost, lost.lost) == (False, True)
@@ -109,7 +120,7 @@ def test_a_database_that_does_not_answer_loses_nothing():
     leases, context = Leases(), context_of_a_run()
     heartbeat = heart(leases)
 
-    with heartbeat.keeping(context, hard_timeout_s=60):
+    with keeping(heartbeat, context, hard_timeout_s=60):
         leases.is_down = True
         heartbeat.beat()
         leases.is_down = False
@@ -125,7 +136,7 @@ def test_the_thread_ends_some_time_after_the_last_run_and_starts_again_with_the_
 
     for _ in range(2):
         leases.calls.clear()
-        with heartbeat.keeping(context_of_a_run(), hard_timeout_s=60):
+        with keeping(heartbeat, context_of_a_run(), hard_timeout_s=60):
             thread = heartbeat._thread
             assert thread
             assert thread.daemon
