@@ -7,6 +7,7 @@ read each time, for the calendar may change without the job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -25,10 +26,11 @@ from scheduling.store.shares import read_in_shares
 from scheduling.store.statements import statements
 
 SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
-STEPS = 256  # (bucket, tenant) pairs of a shard that are looked at from either end of a backlog
+STEPS = 64  # (bucket, tenant) pairs of a shard that are looked at from either end of a backlog
 KEPT_JOBS = 50_000  # about 1 KB each
 _JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _JOB_XMIN, _TENANT_XMIN = range(9)
 Versions = tuple[str, str]
+Pair = tuple[int, int, int]  # shard, bucket, tenant
 
 
 class BucketReader:
@@ -88,14 +90,9 @@ class BucketReader:
     ) -> list[tuple[int, TupleRow]]:
         """The oldest of each tenant, and of what is newest, whatever lies between."""
         slots = list(self._lows.to_read(shards, high).items())
-        pairs: dict[int, set[tuple[int, int, int]]] = {}
-        for way, ways in (("tenants_upward", slots), ("tenants_downward", slots[::-1])):
-            for slot, lows in ways:
-                values = _owned(lows) | {"high": high, "steps": STEPS}
-                rows = connection.execute(_sql(slot)[way], values).fetchall()
-                pairs.setdefault(slot, set()).update(rows)
-                if len(rows) >= STEPS:
-                    break
+        pairs: dict[int, set[Pair]] = {}
+        unfinished = self._walk(connection, "tenants_upward", slots, set(shards), high, pairs)
+        self._walk(connection, "tenants_downward", slots[::-1], unfinished, high, pairs)
         found: list[tuple[int, TupleRow]] = []
         groups = sum(len(of_slot) for of_slot in pairs.values())
         for slot, of_slot in pairs.items():
@@ -104,10 +101,29 @@ class BucketReader:
             found += [(slot, row) for row in rows]
         return found
 
+    def _walk(
+        self,
+        connection: Connection,
+        way: str,
+        slots: Sequence[tuple[int, Mapping[int, int]]],
+        shards: set[int],
+        high: int,
+        pairs: dict[int, set[Pair]],
+    ) -> set[int]:
+        """Add what is met in these slots; gives the shards that have more of it than was looked at."""
+        met: Counter[int] = Counter()
+        for slot, lows in slots:
+            if of_slot := {shard: low for shard, low in lows.items() if shard in shards and met[shard] < STEPS}:
+                values = _owned(of_slot) | {"high": high, "steps": STEPS}
+                rows = connection.execute(_sql(slot)[way], values).fetchall()
+                pairs.setdefault(slot, set()).update(rows)
+                met.update(shard for shard, _, _ in rows)
+        return {shard for shard in shards if met[shard] >= STEPS}
+
     def _heads(
-        self, connection: Connection, slot: int, groups: Sequence[tuple[int, int, int]], until: datetime, limit: int
+        self, connection: Connection, slot: int, groups: Sequence[Pair], until: datetime, limit: int
     ) -> list[TupleRow]:
-        def read(of: Sequence[tuple[int, int, int]], share: int) -> list[TupleRow]:
+        def read(of: Sequence[Pair], share: int) -> list[TupleRow]:
             values = {
                 "shards": integers(shard for shard, _, _ in of),
                 "buckets": integers(bucket for _, bucket, _ in of),

@@ -209,11 +209,13 @@ def _consume_values(plans: Sequence[JobPlan]) -> dict[str, str]:
 
 
 def _enters(plan: JobPlan) -> bool:
-    """Whether a job that comes from its row goes on as an entry: it fires again, by nothing but its schedule."""
+    """Whether a job goes on as an entry: it fires again, by nothing but its schedule. After an edit not at once: its
+    new entry might be where the old one still is.
+    """
     job = plan.due.job
     return (
         plan.next_fire_at is not None
-        and not job.in_bucket
+        and (plan.due.slot is not None or not job.in_bucket)
         and job.schedule.kind is not Kind.ONCE
         and job.calendar is None
         and job.max_runs is None

@@ -114,7 +114,9 @@ CASE WHEN fire_at < %(horizon)s THEN floor(extract(epoch FROM fire_at) / 60)::bi
 
 -- name: entries
 , gone AS (
-    DELETE FROM scheduling_entry e USING advanced a WHERE e.job_id = a.id AND a.leaves
+    DELETE FROM scheduling_entry e USING advanced a WHERE a.leaves AND e.slot = a.slot AND e.job_id = a.id
+), gone_by_edit AS (  -- wherever it was
+    DELETE FROM scheduling_entry e USING advanced a WHERE a.leaves AND a.slot IS NULL AND e.job_id = a.id
 ), entered AS (
     INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
     SELECT {slot}, shard_id, tenant_id, schedule_version, {bucket}, id, next_for, fire_at

@@ -78,8 +78,8 @@ j.fired + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
-        %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[]
-    ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters)
+        %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[], %(slots)s::smallint[]
+    ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters, slot)
 ), advanced AS (
     UPDATE scheduling_job j
     SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_for END,
@@ -91,7 +91,7 @@ WITH plan AS (
       AND j.next_scheduled_for IS NOT DISTINCT FROM p.was AND j.in_bucket = coalesce(p.leaves, false)
     RETURNING j.id, j.tenant_id, j.shard_id, j.schedule_version, j.max_attempts, j.overlap <> 'allow' AS exclusive,
         CASE WHEN j.paused_at IS NOT NULL THEN coalesce(j.paused_until, 'infinity') END AS paused_until,
-        p.leaves, p.enters, p.next_for, p.next_at
+        p.leaves, p.enters, p.slot, p.next_for, p.next_at
 ) {entries}
 INSERT INTO scheduling_fire AS f (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version,
