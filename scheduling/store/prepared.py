@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -27,6 +28,7 @@ Session = psycopg.Connection[Any]
 Row = tuple[Any, ...]
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+_numbers = count()  # of all connections
 
 
 def _interval(value: timedelta) -> bytes:
@@ -65,7 +67,7 @@ class PreparedStatements:
             known = self._known[session] = {}
         statement = known.get(text)
         if statement is None:
-            statement = known[text] = _prepare(session, b"fairbeat_%d" % len(known), text, values)
+            statement = known[text] = _prepare(session, b"fairbeat_%d" % next(_numbers), text, values)
         parameters = [said(values[name]) for name, said in statement.parameters]
         result = session.pgconn.exec_prepared(statement.name, parameters, statement.formats)
         if result.status != ExecStatus.TUPLES_OK:

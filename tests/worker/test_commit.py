@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from django.db import OperationalError, connection, transaction
 
 from fairness.models import Tenant
 from scheduling import CommitRefused, LeaseLost, current_job
 from scheduling.models import Fire, JobRun
+from scheduling.worker.process import worker_process
+from tests.store.ledger_plans import keep_all_plans
 
 pytestmark = pytest.mark.django_db
 
@@ -91,6 +95,21 @@ def test_after_it_rolled_back_it_may_be_used_again(define, deliver, fire_of):
 
     assert deliver(fire_of(define(task))).state == "SUCCESS"
     assert written() == ["effect2"]
+
+
+@pytest.mark.parametrize("has_kept_plans", [False, True])
+def test_a_transaction_that_an_inner_block_broke_is_not_taken_for_committed(define, deliver, fire_of, has_kept_plans):
+    def task():
+        if has_kept_plans:
+            keep_all_plans(worker_process().ledger)
+        with current_job().commit():
+            write()
+            with suppress(ValueError), transaction.atomic(savepoint=False):
+                raise ValueError
+
+    assert deliver(fire_of(define(task))).state == "RETRY"
+    assert written() == []
+    assert Fire.objects.get().state == "retry_wait"
 
 
 def test_a_write_of_a_worker_that_lost_its_lease_is_taken_back(define, deliver, fire_of):
