@@ -77,13 +77,15 @@ class DueJob:
     """A job and its next occurrence, as the claim reads them. No ``next_scheduled_for``: its schedule was edited, and
     has to be planned anew.
 
-    ``slot`` says where the bucketed store keeps the occurrence; None: in the job's row.
+    ``slot`` says where the bucketed store keeps the occurrence; None: in the job's row. ``carried`` is how often it has
+    fired since it left the row.
     """
 
     job: ScheduledJob
     next_scheduled_for: datetime | None
     next_fire_at: datetime | None = None
     slot: int | None = None
+    carried: int = 0
 
     @property
     def work(self) -> Work:
@@ -224,7 +226,7 @@ class _Plan:
         found = self._occurrences(until)
         # all of them under one policy: of an outage with an edit in it `latest` fires one
         rows += self._judged([*kept, *found.listed], found.counted, until)
-        rows = _before_the_end(self._job, rows)
+        rows = _before_the_end(self._due, rows)
         return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows)
 
     def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
@@ -326,11 +328,12 @@ def _running(job: ScheduledJob, rows: Sequence[PlannedRow]) -> list[datetime]:
     )
 
 
-def _before_the_end(job: ScheduledJob, rows: list[PlannedRow]) -> list[PlannedRow]:
+def _before_the_end(due: DueJob, rows: list[PlannedRow]) -> list[PlannedRow]:
     """``rows`` without those behind the job's last run, where its schedule had ended."""
+    job = due.job
     if job.max_runs is None:
         return rows
-    allowed = job.max_runs - job.fired
+    allowed = job.max_runs - job.fired - due.carried
     if len(running := _running(job, rows)) < allowed:
         return rows
     ends_at = running[allowed - 1] if allowed > 0 else None

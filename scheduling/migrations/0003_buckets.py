@@ -15,6 +15,7 @@ CREATE TABLE scheduling_entry (
     shard_id smallint NOT NULL,
     tenant_id integer NOT NULL,
     schedule_version integer NOT NULL,
+    fired integer NOT NULL DEFAULT 0,  -- since it left its job's row, for max_runs
     bucket bigint NOT NULL,  -- the second of fire_at
     job_id uuid NOT NULL,
     scheduled_for timestamptz NOT NULL,
@@ -76,6 +77,7 @@ class Migration(migrations.Migration):
                         ("shard_id", models.SmallIntegerField()),
                         ("tenant_id", models.IntegerField()),
                         ("schedule_version", models.IntegerField()),
+                        ("fired", models.IntegerField(default=0)),
                         ("bucket", models.BigIntegerField()),
                         ("scheduled_for", models.DateTimeField()),
                         ("fire_at", models.DateTimeField()),

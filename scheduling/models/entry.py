@@ -24,6 +24,7 @@ class Entry(models.Model):
     shard_id = models.SmallIntegerField()
     tenant_id = models.IntegerField()
     schedule_version = models.IntegerField()
+    fired = models.IntegerField(default=0)
     bucket = models.BigIntegerField()
     scheduled_for = models.DateTimeField()
     fire_at = models.DateTimeField()

@@ -50,10 +50,11 @@ WITH plan AS (
 ), gone AS (
     DELETE FROM scheduling_entry e USING held h
     WHERE e.job_id = h.id AND e.schedule_version = h.version AND e.scheduled_for = h.was
-    RETURNING e.job_id
+    RETURNING e.job_id, e.fired
 )
 UPDATE scheduling_job j
-SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem, in_bucket = false
+SET next_scheduled_for = p.next_for, next_fire_at = p.next_at, problem = p.problem, in_bucket = false,
+    fired = j.fired + coalesce((SELECT fired FROM gone WHERE gone.job_id = j.id), 0)
 FROM plan p
 WHERE j.id = p.id AND j.schedule_version = p.version AND j.deleted_at IS NULL AND j.in_bucket = p.in_bucket
   AND CASE WHEN p.in_bucket THEN j.id IN (SELECT job_id FROM gone)

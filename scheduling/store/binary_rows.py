@@ -26,8 +26,8 @@ def _row(types: str) -> Struct:
 
 # As the columns of copy_fires: id, job, tenant, shard, history days, scheduled_for, fire_at, version, state, …
 _FIRE = _row(f"16s 16s i h h q q i {len(_CLAIMED)}s i ? i q q").pack
-# As those of copy_entries: slot, shard, tenant, version, bucket, job, scheduled_for, fire_at.
-_ENTRY = _row("h h i i q 16s q q").pack
+# As those of copy_entries: slot, shard, tenant, version, fired, bucket, job, scheduled_for, fire_at.
+_ENTRY = _row("h h i i i q 16s q q").pack
 
 
 def postgres_micros(moment: datetime) -> int:
@@ -72,7 +72,8 @@ def _entry(plan: JobPlan, slot: int, bucket: int) -> bytes:
     assert scheduled_for is not None
     assert fire_at is not None
     at = postgres_micros(scheduled_for)
+    fired = plan.due.carried + len(plan.rows)
     return _ENTRY(
-        8, 2, slot, 2, work.shard, 4, work.tenant_id, 4, plan.due.job.version, 8, bucket,
+        9, 2, slot, 2, work.shard, 4, work.tenant_id, 4, plan.due.job.version, 4, fired, 8, bucket,
         16, work.job_id.bytes, 8, at, 8, at if fire_at is scheduled_for else postgres_micros(fire_at),
     )  # fmt: skip

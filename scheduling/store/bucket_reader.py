@@ -28,7 +28,7 @@ from scheduling.store.statements import statements
 SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
 STEPS = 64  # (bucket, tenant) pairs of a shard that are looked at from either end of a backlog
 KEPT_JOBS = 50_000  # about 1 KB each
-_JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _JOB_XMIN, _TENANT_XMIN = range(9)
+_JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _FIRED, _JOB_XMIN, _TENANT_XMIN = range(10)
 Versions = tuple[str, str]
 Pair = tuple[int, int, int]  # shard, bucket, tenant
 
@@ -147,11 +147,11 @@ class BucketReader:
             if known is None or known[0] != (row[_JOB_XMIN], row[_TENANT_XMIN]):
                 unknown.append((slot, row))
             else:
-                due.append(DueJob(known[1], row[_SCHEDULED_FOR], row[_FIRE_AT], slot))
+                due.append(DueJob(known[1], row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED]))
         if unknown:
             read = self._read_jobs(connection, [row[_JOB] for _, row in unknown])
             due += [
-                DueJob(job, row[_SCHEDULED_FOR], row[_FIRE_AT], slot)
+                DueJob(job, row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED])
                 for slot, row in unknown
                 if (job := read.get(row[_JOB])) is not None and job.version == row[_VERSION]  # else edited just now
             ]

@@ -23,7 +23,8 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
+from psycopg import Cursor, sql
+from psycopg.rows import TupleRow
 
 from scheduling.core.clock import EPOCH, MICROSECOND
 from scheduling.core.definition import Kind
@@ -31,7 +32,7 @@ from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire, State
 from scheduling.core.planning import DueJob, JobPlan, Superseded
 from scheduling.core.turns import in_turns
-from scheduling.store.arrays import instants, integers, uuids
+from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
 from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, leaf, passed_slots, slot_of_bucket
@@ -76,50 +77,72 @@ class BucketedStore(PostgresStore):
         edited = {due.work.job_id: due for due in jobs if due.job.in_bucket}
         if edited:
             values = {"job_ids": uuids(edited)}
-            for job_id, scheduled_for, fire_at in connection.execute(_SQL["entries_of"], values).fetchall():
+            for job_id, scheduled_for, fire_at, fired in connection.execute(_SQL["entries_of"], values).fetchall():
                 job = edited[job_id].job
+                edited[job_id].carried = fired
                 job.superseded = tuple(_told(old, scheduled_for, fire_at) for old in job.superseded)
         return jobs
 
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
-        chained = [plan for plan in plans if plan.is_plain and plan.due.slot is not None]
-        if not chained:
+        plain = [plan for plan in plans if plan.is_plain]
+        if not plain:
             return super()._claim(connection, epochs, plans)
-        others = [plan for plan in plans if not plan.is_plain or plan.due.slot is None]
+        others = [plan for plan in plans if not plan.is_plain]
         try:
-            return self._claim_entries(connection, epochs, chained, others)
+            return self._claim_plain(connection, epochs, plain, others)
         except psycopg.errors.UniqueViolation:  # an older schedule left a row: the indexed way knows what to do with it
             return super()._claim(connection, epochs, plans)
 
-    def _claim_entries(
-        self, connection: Connection, epochs: Epochs, chained: Sequence[JobPlan], others: Sequence[JobPlan]
+    def _claim_plain(
+        self, connection: Connection, epochs: Epochs, plain: Sequence[JobPlan], others: Sequence[JobPlan]
     ) -> dict[UUID, int]:
-        by_slot: dict[int, list[JobPlan]] = {}
-        for plan in chained:
-            assert plan.due.slot is not None
+        by_slot: dict[int | None, list[JobPlan]] = {}
+        for plan in plain:
             by_slot.setdefault(plan.due.slot, []).append(plan)
-        self._days.ensure(connection, [*chained, *others])
+        self._days.ensure(connection, [*plain, *others])
         with connection.transaction():
             with connection.pipeline():
                 held = connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
-                rows = [connection.execute(self._sql["claim"], self._claim_values(others))] if others else []
-                consumed = [
-                    connection.execute(_leaf_sql(slot)["consume"], _consume_values(of_slot), binary=True)
-                    for slot, of_slot in by_slot.items()
-                ]
+                by_rows = [connection.execute(self._sql["claim"], self._claim_values(others))] if others else []
+                advanced = [self._advance(connection, slot, of_slot) for slot, of_slot in by_slot.items()]
             (_, now) = held.fetchone() or (None, None)
             assert now is not None
-            taken = {job for cursor in consumed for (job,) in cursor.fetchall()}
-            fires = [plan for plan in chained if plan.due.work.job_id in taken]
-            self._copy(connection, "copy_fires", fire_rows(fires, now))
-            entries = self._next_entries(fires)
+            ours = {job for cursor in advanced for (job,) in cursor.fetchall()}
+            plans = [plan for plan in plain if plan.due.work.job_id in ours]
+            self._copy(connection, "copy_fires", fire_rows(plans, now))
+            entries = self._next_entries([plan for plan in plans if plan.due.slot is not None or _enters(plan)])
             self._copy(connection, "copy_entries", entry_rows(entries))
-            if ended := [plan.due.work.job_id for plan in fires if plan.next_fire_at is None]:
-                connection.execute(_SQL["finish"], {"job_ids": uuids(ended)})
-            fences = {fire: fence for cursor in rows for fire, state, fence in cursor if state == State.CLAIMED}
+            self._finish(connection, plans)
+            fences = {fire: fence for cursor in by_rows for fire, state, fence in cursor if state == State.CLAIMED}
         for plan, slot, bucket in entries:
             self._lows.written(plan.due.work.shard, bucket, slot)
-        return fences | {row.fire.id: row.fire.fence for plan in fires for row in plan.rows}
+        return fences | {row.fire.id: row.fire.fence for plan in plans for row in plan.rows}
+
+    def _advance(self, connection: Connection, slot: int | None, plans: Sequence[JobPlan]) -> Cursor[TupleRow]:
+        """Gives the jobs that were as they were read: their entries are consumed, or their rows moved on."""
+        values: dict[str, Any] = {
+            "job_ids": uuids([plan.due.work.job_id for plan in plans]),
+            "versions": integers([plan.due.job.version for plan in plans]),
+            "were": instants([plan.due.next_scheduled_for for plan in plans]),
+        }
+        if slot is not None:
+            return connection.execute(_leaf_sql(slot)["consume"], values, binary=True)
+        values |= {
+            "next_fors": instants([plan.next_scheduled_for for plan in plans]),
+            "next_ats": instants([plan.next_fire_at for plan in plans]),
+            "fired": integers([len(plan.rows) for plan in plans]),
+            "enter": booleans([_enters(plan) for plan in plans]),
+        }
+        return connection.execute(_SQL["advance"], values, binary=True)
+
+    def _finish(self, connection: Connection, plans: Sequence[JobPlan]) -> None:
+        """Entries without a next one: their jobs are finished."""
+        if ended := [plan for plan in plans if plan.due.slot is not None and plan.next_fire_at is None]:
+            values = {
+                "job_ids": uuids([plan.due.work.job_id for plan in ended]),
+                "fired": integers([plan.due.carried + len(plan.rows) for plan in ended]),
+            }
+            connection.execute(_SQL["finish"], values)
 
     def _copy(self, connection: Connection, name: str, rows: bytes) -> None:
         with connection.cursor().copy(_SQL[name]) as copy:
@@ -198,14 +221,6 @@ _SQL = statements("buckets")
 
 def _leaf_sql(slot: int) -> dict[str, str]:
     return statements("buckets", leaf=leaf(slot))
-
-
-def _consume_values(plans: Sequence[JobPlan]) -> dict[str, str]:
-    return {
-        "job_ids": uuids([plan.due.work.job_id for plan in plans]),
-        "versions": integers([plan.due.job.version for plan in plans]),
-        "were": instants([plan.due.next_scheduled_for for plan in plans]),
-    }
 
 
 def _enters(plan: JobPlan) -> bool:

@@ -42,6 +42,7 @@ def claim_values(
         "problems": [plan.problem for plan in plans] if any(plan.problem for plan in plans) else None,
         "leave": booleans(leave) if any(leave) else None,
         "slots": integers([plan.due.slot for plan in plans]) if any(leave) else None,
+        "carried": integers([plan.due.carried for plan in plans]) if any(leave) else None,
         "enter": booleans([enters(plan) for plan in plans]) if enters is not None else None,
         "fire_job_ids": uuids([fire.work.job_id for fire in fires]),
         "fire_ats": instants([fire.fire_at for fire in fires]),

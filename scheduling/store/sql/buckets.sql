@@ -2,7 +2,7 @@
 
 -- name: due_entries
 -- Each shard's earliest, by bucket; of jobs that are as the entry says. The versions tell whether what is known of a job still holds.
-SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, j.xmin::text, t.xmin::text
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired, j.xmin::text, t.xmin::text
 FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
 CROSS JOIN LATERAL (
     SELECT * FROM {leaf}
@@ -56,7 +56,7 @@ CROSS JOIN LATERAL (
 
 -- name: due_entries_of_tenants
 -- The heads of each, by index.
-SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, j.xmin::text, t.xmin::text
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired, j.xmin::text, t.xmin::text
 FROM unnest(%(shards)s::smallint[], %(buckets)s::bigint[], %(tenants)s::integer[]) AS w(shard, bucket, tenant_id)
 CROSS JOIN LATERAL (
     SELECT * FROM {leaf}
@@ -73,7 +73,7 @@ SELECT {due_columns}, j.xmin::text, t.xmin::text FROM scheduling_job j {due_join
 
 -- name: entries_of
 -- Of jobs whose row was edited since: where their old schedule stood.
-SELECT job_id, scheduled_for, fire_at FROM scheduling_entry WHERE job_id = ANY (%(job_ids)s::uuid[])
+SELECT job_id, scheduled_for, fire_at, fired FROM scheduling_entry WHERE job_id = ANY (%(job_ids)s::uuid[])
 
 -- name: consume
 -- Take the entries of jobs that are as they were read. The lock waits for nobody and keeps off a pause, an edit or a delete until our
@@ -91,6 +91,27 @@ DELETE FROM {leaf} e USING held
 WHERE e.job_id = held.id AND e.scheduled_for = held.was AND e.schedule_version = held.schedule_version
 RETURNING e.job_id
 
+-- name: advance
+-- Jobs that come from their rows, where nothing but their schedule has a say: they leave them, or their rows move on. What has
+-- changed since it was read is left to the next poll, as with consume; nobody is waited for.
+WITH plan AS (
+    SELECT * FROM unnest(
+        %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
+        %(fired)s::integer[], %(enter)s::boolean[]
+    ) AS p(job_id, version, was, next_for, next_at, fired, enters)
+), held AS MATERIALIZED (
+    SELECT p.* FROM plan p JOIN scheduling_job j ON j.id = p.job_id
+    WHERE j.schedule_version = p.version AND j.next_scheduled_for = p.was AND NOT j.in_bucket AND j.deleted_at IS NULL
+      AND j.paused_at IS NULL
+    ORDER BY j.id
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+)
+UPDATE scheduling_job j
+SET next_scheduled_for = CASE WHEN NOT h.enters THEN h.next_for END, next_fire_at = CASE WHEN NOT h.enters THEN h.next_at END,
+    in_bucket = h.enters, fired = j.fired + CASE WHEN h.enters THEN 0 ELSE h.fired END
+FROM held h WHERE j.id = h.job_id
+RETURNING j.id
+
 -- name: copy_fires
 COPY scheduling_fire (
     id, job_id, tenant_id, shard_id, history_days, scheduled_for, fire_at, schedule_version, state, max_attempts, exclusive,
@@ -98,12 +119,13 @@ COPY scheduling_fire (
 ) FROM STDIN (FORMAT BINARY)
 
 -- name: copy_entries
-COPY scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
+COPY scheduling_entry (slot, shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at)
 FROM STDIN (FORMAT BINARY)
 
 -- name: finish
 -- Their schedules have ended: nothing is to come.
-UPDATE scheduling_job SET in_bucket = false WHERE id = ANY (%(job_ids)s::uuid[])
+UPDATE scheduling_job j SET in_bucket = false, fired = j.fired + f.fired
+FROM unnest(%(job_ids)s::uuid[], %(fired)s::integer[]) AS f(job_id, fired) WHERE j.id = f.job_id
 
 -- name: bucket
 floor(extract(epoch FROM fire_at))::bigint
@@ -136,10 +158,11 @@ WITH held AS MATERIALIZED (
     SELECT id, schedule_version, next_fire_at FROM scheduling_job WHERE {which} ORDER BY id FOR NO KEY UPDATE
 ), gone AS (
     DELETE FROM scheduling_entry e USING held WHERE e.job_id = held.id
-    RETURNING e.job_id, e.schedule_version, e.scheduled_for, e.fire_at
+    RETURNING e.job_id, e.schedule_version, e.fired, e.scheduled_for, e.fire_at
 )
 UPDATE scheduling_job j
 SET in_bucket = false,
+    fired = j.fired + coalesce(g.fired, 0),
     next_scheduled_for = CASE WHEN j.next_fire_at IS NULL THEN g.scheduled_for END,
     next_fire_at = coalesce(j.next_fire_at, g.fire_at),
     superseded = (
@@ -176,8 +199,8 @@ WITH near AS (
     WHERE e.job_id = due.job_id AND e.scheduled_for = due.scheduled_for AND e.slot = -1
     RETURNING e.*
 ), moved AS (
-    INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
-    SELECT {slot}, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at FROM near
+    INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at)
+    SELECT {slot}, shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at FROM near
     ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE SET schedule_version = excluded.schedule_version
 )
 SELECT shard_id, min(bucket), count(*) FROM near GROUP BY shard_id

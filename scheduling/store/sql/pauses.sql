@@ -33,7 +33,8 @@ WITH job AS MATERIALIZED (
 ), counted AS (
     SELECT job_id, count(*) AS fires FROM skipped GROUP BY job_id
 ), uncounted AS (
-    UPDATE scheduling_job j SET fired = greatest(0, j.fired - c.fires) FROM counted c WHERE j.id = c.job_id
+    UPDATE scheduling_job j SET fired = CASE WHEN j.in_bucket THEN j.fired - c.fires ELSE greatest(0, j.fired - c.fires) END
+    FROM counted c WHERE j.id = c.job_id
 )
 SELECT coalesce(sum(fires), 0) FROM counted
 

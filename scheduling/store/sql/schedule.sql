@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
 
 -- name: fired
 -- Of max_runs, with this plan. (What a pause takes is no run; the planner may not have seen the pause yet.)
-j.fired + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
+j.fired + coalesce(p.carried, 0) + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
     SELECT count(*) FROM unnest(%(fire_job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(states)s::text[]) AS r(job_id, at, state)
     WHERE r.job_id = j.id AND r.at >= j.paused_until AND r.state IS DISTINCT FROM 'skipped') END
 
@@ -78,8 +78,9 @@ j.fired + CASE WHEN j.paused_at IS NULL THEN p.fired ELSE (
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
-        %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[], %(slots)s::smallint[]
-    ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters, slot)
+        %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[], %(slots)s::smallint[],
+        %(carried)s::integer[]
+    ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters, slot, carried)
 ), advanced AS (
     UPDATE scheduling_job j
     SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_for END,
