@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -246,7 +247,7 @@ def executed(run: Run, count: int) -> bool:
     from project.celery import app
     from scheduling.models import Fire
 
-    stats = app.control.inspect(timeout=0.5, destination=[f"{run.tenant}@bench"]).stats() or {}
+    stats = app.control.inspect(timeout=2.0, destination=[f"{run.tenant}@bench"], limit=1).stats() or {}
     ran = [each["total"].get(TASKS[run.case]) for each in stats.values()]
     if run.case == "ledgered" and Fire.objects.filter(tenant__slug=run.tenant, state="succeeded").count() != count:
         return False
@@ -270,7 +271,7 @@ def worker(run: Run, queue: str, log: str) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGQUIT)  # at once: nothing runs any more
             process.wait(30)
 
 

@@ -71,6 +71,9 @@ class LedgerSession:
         self.close()
         return self.one(name, values)
 
+    def keeps_plans(self, delivery: Delivery) -> bool:
+        return day_of(delivery.history_days, delivery.scheduled_for) in self._kept
+
     def keep_plans(self, delivery: Delivery, fires: str) -> None:
         """From now on for the day of this fire, whose table is ``fires``."""
         if not connections[self.using].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):

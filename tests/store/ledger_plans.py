@@ -18,6 +18,9 @@ class EveryDay(dict[Day, str]):
     def get(self, day: Day, _default: object = None) -> str:
         return f"scheduling_fire_{day[0]}_{day[1]:%Y%m%d}"
 
+    def __contains__(self, day: object) -> bool:
+        return True
+
 
 def keep_all_plans(ledger: PostgresLedger) -> PostgresLedger:
     ledger._session._kept = EveryDay()

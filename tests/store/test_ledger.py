@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -225,6 +226,34 @@ class TestJudgement:
         self.paused(Job.objects.get())
 
         assert isinstance(ledger.acquire(delivery), Acquired)
+
+
+@pytest.mark.usefixtures("stopped_clock")
+def test_a_kept_plan_decides_as_one_made_anew_whatever_the_job_and_the_fire_say(planning_ledger):
+    fire = make_fire(make_job())
+    keeping_ledger = keep_all_plans(PostgresLedger("default", lease=timedelta(seconds=30)))
+    paused: list[dict[str, Any]] = [
+        {"paused_at": None},
+        {"paused_at": NOON},
+        {"paused_at": NOON, "paused_until": NOON + timedelta(seconds=30)},
+    ]
+    expiring = [{"expires_after": after} for after in (None, timedelta(seconds=59), HOUR)]
+    edited = [{"schedule_version": 1}] + [
+        {"schedule_version": 2, "schedule_changed_at": NOON + by} for by in (-HOUR, timedelta(0), HOUR)
+    ]
+    fires = [{"origin": origin, "attempt": attempt} for origin in ("", "manual:1") for attempt in (0, 1)]
+    as_made = Job.objects.values().get(), Fire.objects.values().get()
+
+    def outcome(ledger: PostgresLedger) -> tuple[Any, ...]:
+        Job.objects.update(**as_made[0] | job)
+        Fire.objects.update(**as_made[1] | columns)
+        verdict = ledger.acquire(delivery_of(fire))
+        row = row_of(fire)
+        return type(verdict), getattr(verdict, "reason", ""), row.state, row.reason, row.attempt, row.wake_at
+
+    for one, two, three, columns in product(paused, expiring, edited, fires):
+        job = one | two | three
+        assert outcome(keeping_ledger) == outcome(planning_ledger), (job, columns)
 
 
 def test_complete_ends_the_fire_and_records_its_run(ledger):

@@ -17,18 +17,23 @@ from scheduling.core.fire import State
 from scheduling.models import Fire, Job, JobRun
 from scheduling.store.ledger import PostgresLedger
 from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
+from tests import committed
 from tests.fires import NOON, delivery_of, make_fire, make_job
 from tests.processes import eventually
+from tests.store.ledger_plans import keep_all_plans
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("committed_db")
+committed_db = committed.committed_db
+test_database = committed.test_database
 
 InThread = Callable[..., "Future[Any]"]
 Session = psycopg.Connection[Any]
 
 
-@pytest.fixture
-def ledger() -> PostgresLedger:
-    return PostgresLedger("default", lease=timedelta(seconds=30))
+@pytest.fixture(params=["planned anew", "kept plans"])
+def ledger(request: pytest.FixtureRequest) -> PostgresLedger:
+    ledger = PostgresLedger("default", lease=timedelta(seconds=30))
+    return ledger if request.param == "planned anew" else keep_all_plans(ledger)
 
 
 @pytest.fixture

@@ -18,16 +18,20 @@ f.scheduled_for = %(scheduled_for)s AND f.id = %(fire_id)s AND f.history_days = 
 -- name: held
 {row} AND f.fence = %(fence)s AND f.holder = %(holder)s AND f.state = 'running'
 
+-- name: job
+SELECT id, paused_at, paused_until, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
+    CASE WHEN paused_at IS NOT NULL OR expires_after IS NOT NULL THEN fairbeat_job_now() END AS now
+FROM scheduling_job WHERE id = %(job_id)s
+FOR KEY SHARE
+
+-- name: acquired
+f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
+
 -- name: acquire
 -- The lock on the job waits for a pause, an edit or a delete in flight (they hold it FOR UPDATE), and is read as they left it;
 -- it does not wait for a claim. What may not run is settled by the same statement. A fire that was started before is not skipped:
 -- its owner gets it back, and keeps it until the job is resumed.
-WITH job AS MATERIALIZED (
-    SELECT id, paused_at, paused_until, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
-        CASE WHEN paused_at IS NOT NULL OR expires_after IS NOT NULL THEN fairbeat_job_now() END AS now
-    FROM scheduling_job WHERE id = %(job_id)s
-    FOR KEY SHARE
-)
+WITH job AS MATERIALIZED ({job})
 UPDATE {fires} f
 SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_at) = (
     SELECT
@@ -51,7 +55,20 @@ SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_
 FROM job
 WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s
   AND (f.state = 'claimed' OR f.state = 'running' AND f.holder = %(holder)s)
-RETURNING f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
+RETURNING {acquired}
+
+-- name: acquire_unhindered
+-- The same of a claimed fire whose job stands as it did, as most do; what is not so is left to ``acquire``. It judges in its
+-- conditions, at three quarters of the cost.
+UPDATE {fires} f
+SET state = 'running', reason = '', attempt = f.attempt + 1, holder = %(holder)s, started_at = clock_timestamp(),
+    lease_until = clock_timestamp() + %(lease)s::interval, wake_at = NULL, finished_at = NULL
+FROM ({job}) AS job
+WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s AND f.state = 'claimed'
+  AND job.deleted_at IS NULL AND job.expires_after IS NULL
+  AND (f.origin <> '' OR job.paused_at IS NULL AND (
+      f.attempt > 0 OR f.schedule_version >= job.schedule_version OR job.schedule_changed_at >= f.scheduled_for))
+RETURNING {acquired}
 
 -- name: standing
 SELECT f.state, f.reason, f.fence, f.holder, EXISTS (SELECT FROM scheduling_job j WHERE j.id = f.job_id) FROM scheduling_fire f WHERE {row}
