@@ -58,6 +58,7 @@ class ScheduledJob:
     superseded: tuple[Superseded, ...] = ()
     paused_until: datetime | None = None
     in_bucket: bool = False  # its next occurrence is, or was before an edit, an entry of the bucketed store
+    read_from: tuple[str, str] = ("", "")  # which versions of its row and its tenant's, where a store keeps it
     _built: Schedule | None = field(default=None, init=False, repr=False)
 
     def build(self) -> Schedule:
@@ -78,7 +79,8 @@ class DueJob:
     has to be planned anew.
 
     ``slot`` says where the bucketed store keeps the occurrence; None: in the job's row. ``carried`` is how often it has
-    fired since it left the row.
+    fired since it left the row. ``is_kept``: its job was read some time ago, so that the claim has to look whether that
+    still holds.
     """
 
     job: ScheduledJob
@@ -86,6 +88,7 @@ class DueJob:
     next_fire_at: datetime | None = None
     slot: int | None = None
     carried: int = 0
+    is_kept: bool = False
 
     @property
     def work(self) -> Work:

@@ -1,14 +1,15 @@
 """Reads due entries out of the ring, fairly, and the jobs behind them, mostly from memory.
 
 An entry says which job, which occurrence and when; what else a claim has to know of the job is read once, and again
-when its row or its tenant's has changed (``xmin``, the transaction that wrote the row, tells). A job with a calendar is
-read each time, for the calendar may change without the job.
+when its row or its tenant's has changed. That is noticed by the claim (``xmin``, the transaction that wrote a row,
+tells), which takes nothing of such a job, and has it forgotten here. A job with a calendar is read each time, for the
+calendar may change without the job.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from operator import itemgetter
@@ -28,18 +29,17 @@ from scheduling.store.statements import statements
 SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
 STEPS = 64  # (bucket, tenant) pairs of a shard that are looked at from either end of a backlog
 KEPT_JOBS = 50_000  # about 1 KB each
-_JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _FIRED, _JOB_XMIN, _TENANT_XMIN = range(10)
-Versions = tuple[str, str]
+_JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _FIRED = range(8)
 Pair = tuple[int, int, int]  # shard, bucket, tenant
 
 
 class BucketReader:
-    """``orphans`` collects the jobs of entries that no job stands behind, by shard."""
+    """``orphans`` collects the jobs of entries that no job may stand behind, with their shards."""
 
     def __init__(self, lows: Lows) -> None:
         self._lows = lows
         self._flooded: list[int] = []  # the next in turn first
-        self._jobs: dict[UUID, tuple[Versions, ScheduledJob]] = {}
+        self._jobs: dict[UUID, ScheduledJob] = {}
         self.orphans: dict[UUID, int] = {}
 
     def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
@@ -137,37 +137,37 @@ class BucketReader:
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
+    def forget(self, job_ids: Iterable[UUID]) -> None:
+        """What is known of these may no longer be true."""
+        for job_id in job_ids:
+            self._jobs.pop(job_id, None)
+
     def _with_jobs(self, connection: Connection, entries: Sequence[tuple[int, TupleRow]]) -> list[DueJob]:
-        kept, due, unknown = self._jobs, [], []
+        kept = self._jobs
+        unknown = [row[_JOB] for _, row in entries if row[_JOB] not in kept]
+        read = self._read_jobs(connection, unknown) if unknown else {}
+        due = []
         for slot, row in entries:
-            if row[_JOB_XMIN] is None:
+            is_kept = row[_JOB] not in read
+            job = kept.get(row[_JOB]) if is_kept else read[row[_JOB]]
+            if job is not None and job.version == row[_VERSION]:
+                due.append(DueJob(job, row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED], is_kept))
+            else:  # deleted; or edited, and about to be planned anew
+                self._jobs.pop(row[_JOB], None)
                 self.orphans[row[_JOB]] = row[_SHARD]
-                continue
-            known = kept.get(row[_JOB])
-            if known is None or known[0] != (row[_JOB_XMIN], row[_TENANT_XMIN]):
-                unknown.append((slot, row))
-            else:
-                due.append(DueJob(known[1], row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED]))
-        if unknown:
-            read = self._read_jobs(connection, [row[_JOB] for _, row in unknown])
-            due += [
-                DueJob(job, row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED])
-                for slot, row in unknown
-                if (job := read.get(row[_JOB])) is not None and job.version == row[_VERSION]  # else edited just now
-            ]
         return due
 
-    def _read_jobs(self, connection: Connection, job_ids: Sequence[UUID]) -> Mapping[UUID, ScheduledJob]:
+    def _read_jobs(self, connection: Connection, job_ids: Sequence[UUID]) -> dict[UUID, ScheduledJob]:
         rows = connection.execute(_jobs_sql(), {"job_ids": uuids(job_ids)}).fetchall()
         jobs = {}
         for *columns, job_xmin, tenant_xmin in rows:
             job = scheduled_job_of(tuple(columns))
+            job.read_from = job_xmin, tenant_xmin
             jobs[job.work.job_id] = job
             if job.calendar is None:
-                self._jobs[job.work.job_id] = (job_xmin, tenant_xmin), job
+                self._jobs[job.work.job_id] = job
         if (excess := len(self._jobs) - KEPT_JOBS) > 0:
-            for job_id in list(islice(self._jobs, excess)):  # the first to come are the first to go
-                del self._jobs[job_id]
+            self.forget(list(islice(self._jobs, excess)))  # the first to come are the first to go
         return jobs
 
 

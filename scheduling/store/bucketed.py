@@ -109,6 +109,8 @@ class BucketedStore(PostgresStore):
             assert now is not None
             ours = {job for cursor in advanced for (job,) in cursor.fetchall()}
             plans = [plan for plan in plain if plan.due.work.job_id in ours]
+            if len(plans) < len(plain):
+                self._entries.forget({plan.due.work.job_id for plan in plain} - ours)
             self._copy(connection, "copy_fires", fire_rows(plans, now))
             entries = self._next_entries([plan for plan in plans if plan.due.slot is not None or _enters(plan)])
             self._copy(connection, "copy_entries", entry_rows(entries))
@@ -126,6 +128,10 @@ class BucketedStore(PostgresStore):
             "were": instants([plan.due.next_scheduled_for for plan in plans]),
         }
         if slot is not None:
+            read_from = [plan.due.job.read_from if plan.due.is_kept else ("NULL", "NULL") for plan in plans]
+            values["job_xmins"], values["tenant_xmins"] = (
+                "{" + ",".join(xmins) + "}" for xmins in zip(*read_from, strict=True)
+            )
             return connection.execute(_leaf_sql(slot)["consume"], values, binary=True)
         values |= {
             "next_fors": instants([plan.next_scheduled_for for plan in plans]),

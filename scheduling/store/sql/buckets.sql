@@ -1,17 +1,14 @@
 -- What the bucketed store adds: entries, in a ring of one table a minute, and one for what is later. {leaf} is one of them.
 
 -- name: due_entries
--- Each shard's earliest, by bucket; of jobs that are as the entry says. The versions tell whether what is known of a job still holds.
-SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired, j.xmin::text, t.xmin::text
+-- Each shard's earliest, by bucket.
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired
 FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
 CROSS JOIN LATERAL (
     SELECT * FROM {leaf}
     WHERE shard_id = owned.shard AND bucket BETWEEN owned.low AND %(high)s AND fire_at <= %(until)s
     ORDER BY shard_id, bucket LIMIT %(limit)s
 ) AS e
-LEFT JOIN scheduling_job j
-    ON j.id = e.job_id AND j.in_bucket AND j.schedule_version = e.schedule_version AND j.deleted_at IS NULL
-LEFT JOIN fairness_tenant t ON t.id = j.tenant_id
 LIMIT %(limit)s
 
 -- name: tenants_upward
@@ -56,34 +53,36 @@ CROSS JOIN LATERAL (
 
 -- name: due_entries_of_tenants
 -- The heads of each, by index.
-SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired, j.xmin::text, t.xmin::text
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired
 FROM unnest(%(shards)s::smallint[], %(buckets)s::bigint[], %(tenants)s::integer[]) AS w(shard, bucket, tenant_id)
 CROSS JOIN LATERAL (
     SELECT * FROM {leaf}
     WHERE shard_id = w.shard AND bucket = w.bucket AND tenant_id = w.tenant_id AND fire_at <= %(until)s
     ORDER BY fire_at LIMIT %(share)s
 ) AS e
-LEFT JOIN scheduling_job j
-    ON j.id = e.job_id AND j.in_bucket AND j.schedule_version = e.schedule_version AND j.deleted_at IS NULL
-LEFT JOIN fairness_tenant t ON t.id = j.tenant_id
 
 -- name: jobs
--- What is to be known of jobs, with the versions of what it was read from.
-SELECT {due_columns}, j.xmin::text, t.xmin::text FROM scheduling_job j {due_joins} WHERE j.id = ANY (%(job_ids)s::uuid[])
+-- What is to be known of jobs that entries stand for, with the transactions that wrote what it was read from.
+SELECT {due_columns}, j.xmin::text, t.xmin::text FROM scheduling_job j {due_joins}
+WHERE j.id = ANY (%(job_ids)s::uuid[]) AND j.in_bucket AND j.deleted_at IS NULL
 
 -- name: entries_of
 -- Of jobs whose row was edited since: where their old schedule stood.
 SELECT job_id, scheduled_for, fire_at, fired FROM scheduling_entry WHERE job_id = ANY (%(job_ids)s::uuid[])
 
 -- name: consume
--- Take the entries of jobs that are as they were read. The lock waits for nobody and keeps off a pause, an edit or a delete until our
--- commit, as that of a claim that updates the job does; a job that one of these holds is left to the next poll. A pause that has
--- committed is found by the next read.
+-- Take the entries of jobs that are as they were read: by their rows and their tenants', where that was some time ago. The lock waits for
+-- nobody and keeps off a pause, an edit or a delete until our commit, as that of a claim that updates the job does; a job that one of
+-- these holds is left to the next poll.
 WITH plan AS (
-    SELECT * FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[]) AS p(job_id, version, was)
+    SELECT * FROM unnest(
+        %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(job_xmins)s::xid[], %(tenant_xmins)s::xid[]
+    ) AS p(job_id, version, was, job_xmin, tenant_xmin)
 ), held AS MATERIALIZED (
-    SELECT j.id, j.schedule_version, p.was FROM plan p JOIN scheduling_job j ON j.id = p.job_id
-    WHERE j.schedule_version = p.version AND j.in_bucket AND j.deleted_at IS NULL AND j.paused_at IS NULL
+    SELECT j.id, j.schedule_version, p.was
+    FROM plan p JOIN scheduling_job j ON j.id = p.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
+    WHERE (p.job_xmin IS NULL OR j.xmin = p.job_xmin AND t.xmin = p.tenant_xmin)
+      AND j.schedule_version = p.version AND j.in_bucket AND j.deleted_at IS NULL AND j.paused_at IS NULL
     ORDER BY j.id
     FOR KEY SHARE OF j SKIP LOCKED
 )
