@@ -26,7 +26,7 @@ from scheduling.store.rows import scheduled_job_of
 from scheduling.store.shares import read_in_shares
 from scheduling.store.statements import statements
 
-SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
+SHARDS_IN_TURN = 4  # how many shards with a backlog are read together
 STEPS = 64  # (bucket, tenant) pairs of a shard that are looked at from either end of a backlog
 KEPT_JOBS = 50_000  # about 1 KB each
 _JOB, _SHARD, _TENANT, _SCHEDULED_FOR, _FIRE_AT, _BUCKET, _VERSION, _FIRED = range(8)
