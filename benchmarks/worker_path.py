@@ -11,7 +11,7 @@ round begins with another case. The rate is that of the queue's depth, asked of 
 a tenth of the messages on (the worker is warm by then) to the last; afterwards the worker is asked how many it ran, and
 the database how many it has. The task's body returns a number. All keep their database connection as long as ours.
 
-``late`` is a plain task with ``acks_late``: what acknowledging after the run costs by itself. ``floor`` is that, with two
+``late`` is a plain task with ``acks_late``: what acknowledging after the run costs. ``floor`` is that, with two
 prepared updates of one row each: the least that a durable acquire and a durable completion can cost. ``cpu_us`` is CPU
 for each message: the worker's processes, and the whole servers with whatever else they did meanwhile. ``round_trips``
 is counted in libpq's own trace of the protocol. The last line is JSON.
