@@ -34,13 +34,13 @@ Pair = tuple[int, int, int]  # shard, bucket, tenant
 
 
 class BucketReader:
-    """``orphans`` collects the jobs of entries that no job may stand behind, with their shards."""
+    """One thread owns it."""
 
     def __init__(self, lows: Lows) -> None:
         self._lows = lows
         self._flooded: list[int] = []  # the next in turn first
         self._jobs: dict[UUID, ScheduledJob] = {}
-        self.orphans: dict[UUID, int] = {}
+        self._orphans: dict[UUID, int] = {}
 
     def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
         """At most ``limit`` jobs whose entries' fire is not after ``until``."""
@@ -53,6 +53,7 @@ class BucketReader:
     ) -> list[tuple[int, TupleRow]]:
         """(slot, row): by shard while everything due fits into one read; else in turns of shards and by tenant."""
         high = bucket_of(until)
+        others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
         flooded = [shard for shard in self._flooded if shard in shards]
         rest = shards.difference(flooded)
         rows = self._by_shard(connection, rest, until, high, limit)
@@ -70,7 +71,7 @@ class BucketReader:
             if len(heads) > limit // 2:
                 still += turn
             rows += heads
-        self._flooded = [*flooded, *still]
+        self._flooded = [*others, *flooded, *still]
         return rows
 
     def _by_shard(
@@ -135,6 +136,11 @@ class BucketReader:
 
         return read_in_shares(read, groups, limit, group_of=itemgetter(_SHARD, _BUCKET, _TENANT))
 
+    def take_orphans(self) -> dict[UUID, int]:
+        """The jobs of entries that no job may stand behind, with their shards; each is told once."""
+        orphans, self._orphans = self._orphans, {}
+        return orphans
+
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def forget(self, job_ids: Iterable[UUID]) -> None:
@@ -154,7 +160,7 @@ class BucketReader:
                 due.append(DueJob(job, row[_SCHEDULED_FOR], row[_FIRE_AT], slot, row[_FIRED], is_kept))
             else:  # deleted; or edited, and about to be planned anew
                 self._jobs.pop(row[_JOB], None)
-                self.orphans[row[_JOB]] = row[_SHARD]
+                self._orphans[row[_JOB]] = row[_SHARD]
         return due
 
     def _read_jobs(self, connection: Connection, job_ids: Sequence[UUID]) -> dict[UUID, ScheduledJob]:

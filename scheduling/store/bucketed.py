@@ -35,14 +35,15 @@ from scheduling.core.turns import in_turns
 from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
-from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, leaf, passed_slots, slot_of_bucket
+from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, idle_slots, leaf, slot_of_bucket
 from scheduling.store.connection import Connect, Connection
 from scheduling.store.postgres import PostgresStore, held_epochs
 from scheduling.store.statements import statements
 from scheduling.store.values import claim_values
 
 SHARE = 64  # entries of a shard that the promoter moves at a time
-PAUSES = 500  # that end at a time
+PAUSES = 2000  # that end at a time
+TABLES = 8  # that are truncated at a time
 
 
 class BucketedStore(PostgresStore):
@@ -85,13 +86,18 @@ class BucketedStore(PostgresStore):
 
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         plain = [plan for plan in plans if plan.is_plain]
-        if not plain:
-            return super()._claim(connection, epochs, plans)
-        others = [plan for plan in plans if not plan.is_plain]
+        others = self._just_read([plan for plan in plans if not plan.is_plain])
         try:
             return self._claim_plain(connection, epochs, plain, others)
         except psycopg.errors.UniqueViolation:  # an older schedule left a row: the indexed way knows what to do with it
-            return super()._claim(connection, epochs, plans)
+            return super()._claim(connection, epochs, self._just_read(plans))
+
+    def _just_read(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
+        """Those whose jobs were read for this very claim: the indexed way does not look whether what was kept still
+        holds. It writes the jobs' rows, too: all of them are to be read anew.
+        """
+        self._entries.forget(plan.due.work.job_id for plan in plans)
+        return [plan for plan in plans if not plan.due.is_kept]
 
     def _claim_plain(
         self, connection: Connection, epochs: Epochs, plain: Sequence[JobPlan], others: Sequence[JobPlan]
@@ -116,8 +122,8 @@ class BucketedStore(PostgresStore):
             self._copy(connection, "copy_entries", entry_rows(entries))
             self._finish(connection, plans)
             fences = {fire: fence for cursor in by_rows for fire, state, fence in cursor if state == State.CLAIMED}
-        for plan, slot, bucket in entries:
-            self._lows.written(plan.due.work.shard, bucket, slot)
+            for plan, slot, bucket in entries:  # before the commit, whose reply may be lost
+                self._lows.written(plan.due.work.shard, bucket, slot)
         return fences | {row.fire.id: row.fire.fence for plan in plans for row in plan.rows}
 
     def _advance(self, connection: Connection, slot: int | None, plans: Sequence[JobPlan]) -> Cursor[TupleRow]:
@@ -180,35 +186,38 @@ class BucketedStore(PostgresStore):
             connection.execute(statements("buckets", which=_SQL["of_jobs"])["back_to_rows"], {"job_ids": uuids(jobs)})
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:
-        horizon, orphans = horizon_from(now), self._entries.orphans
-        mine = {job: shard for job, shard in orphans.items() if shard in epochs}
-        near = {shard: low for shard, low in self._lows.later(epochs).items() if low < bucket_of(horizon)}
+        horizon = horizon_from(now)
+        high = bucket_of(horizon)
+        mine = {job: shard for job, shard in self._entries.take_orphans().items() if shard in epochs}
+        near = {shard: low for shard, low in self._lows.later(epochs).items() if low < high}
         if not near and not mine:
             return False
         with self._link() as connection, connection.transaction():
             connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
-            values = {"shards": list(near), "lows": list(near.values()), "horizon": horizon, "share": SHARE}
+            lows = {"shards": list(near), "lows": list(near.values())}
+            values = lows | {"high": high, "horizon": horizon, "share": SHARE}
             moved = connection.execute(_SQL["promote"], values).fetchall() if near else []
+            for shard, bucket, _ in moved:  # before the commit, whose reply may be lost
+                self._lows.written(shard, bucket, slot_of_bucket(bucket))
             if mine:
                 connection.execute(_SQL["forget"], {"job_ids": uuids(mine), "shards": integers({*mine.values()})})
-        orphans.clear()
-        for shard, bucket, _ in moved:
-            self._lows.written(shard, bucket, slot_of_bucket(bucket))
         more = {shard for shard, _, count in moved if count >= SHARE}
         self._lows.promoted(near.keys() - more, horizon)
-        return bool(more)
+        return bool(more or mine)
 
     def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
         with self._link() as connection:
-            for table in self._passed(connection, now):
+            for table in self._emptied(connection, now)[:TABLES]:
                 self._truncate(connection, table)
         return super().expire(shards, now=now)
 
-    def _passed(self, connection: Connection, now: datetime) -> list[str]:
-        """The tables of minutes that are over, and that have grown."""
-        tables = [leaf(slot) for slot in passed_slots(now)]
-        rows = connection.execute(_SQL["grown"], {"tables": tables}).fetchall()
-        return [table for (table,) in rows]
+    def _emptied(self, connection: Connection, now: datetime) -> list[str]:
+        """Tables of which nothing is left but what was deleted. They are not in use at present; what is written into
+        one all the same is seen under the lock.
+        """
+        tables = [leaf(slot) for slot in idle_slots(now)]
+        grown = connection.execute(_SQL["grown"], {"tables": tables}).fetchall()
+        return [table for (table,) in grown if _is_empty(connection, table)]
 
     def _truncate(self, connection: Connection, table: str) -> None:
         """If it is empty, and nobody uses it. Without waiting: behind a wait for the lock everybody else would wait."""
@@ -216,7 +225,7 @@ class BucketedStore(PostgresStore):
         try:
             with connection.transaction():
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(name))
-                if connection.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(name)).fetchone() is None:
+                if _is_empty(connection, table):
                     connection.execute(sql.SQL("TRUNCATE {}").format(name))
         except psycopg.errors.LockNotAvailable:
             return
@@ -227,6 +236,11 @@ _SQL = statements("buckets")
 
 def _leaf_sql(slot: int) -> dict[str, str]:
     return statements("buckets", leaf=leaf(slot))
+
+
+def _is_empty(connection: Connection, table: str) -> bool:
+    query = sql.SQL("SELECT FROM {} LIMIT 1").format(sql.Identifier(table))
+    return connection.execute(query).fetchone() is None
 
 
 def _enters(plan: JobPlan) -> bool:

@@ -3,7 +3,7 @@
 ::
 
     slot      …  61   62   63    0    1    2  …         minute of fire_at, modulo 64: a table each
-    minute   now-1  now  +1 …                 +60       written ahead, read as it passes, then truncated
+    minute   now-1  now  +1 …                 +60       written ahead, read as it passes, truncated when it is empty
     bucket    one second of a minute: the unit that is read
     later     -1: beyond the horizon, moved into the ring by the promoter
 
@@ -46,11 +46,10 @@ def leaf(slot: int) -> str:
     return "scheduling_entry_later" if slot == LATER else f"scheduling_entry_{slot:02}"
 
 
-def passed_slots(now: datetime) -> list[int]:
-    """Those that hold nothing of the minute before now, of what is to come, or of what is written next."""
+def idle_slots(now: datetime) -> list[int]:
+    """All but those of the minutes round now, which are read and written all the time; the oldest first."""
     minute = (now - EPOCH) // _MINUTE
-    live = {(minute + ahead) % RING for ahead in range(-1, int(HORIZON / _MINUTE) + 1)}
-    return [slot for slot in range(RING) if slot not in live]
+    return [(minute + ahead) % RING for ahead in range(3, RING - 1)]
 
 
 class Lows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -15,7 +16,7 @@ from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind
 from scheduling.core.fire import CatchUp, OverlapPolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_job
+from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_jobs
 from scheduling.models import Entry, Fire, Job, JobRun, Shard, ShardProgress
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.buckets import bucket_of, slot_of_bucket
@@ -87,12 +88,9 @@ class Backend(Protocol):
 
 def plans(jobs: list[DueJob], *, epoch: int, until_s: float = 0.0, first: int = 1) -> list[JobPlan]:
     """Plans for these jobs as a node makes them at noon, numbered from ``first``."""
-    numbers = iter(range(first, 10_000))
-    clock = ManualClock()
-    return [
-        plan_job(job, until=NOON + SECOND * until_s, clock=clock, number=lambda _: (epoch, next(numbers)))
-        for job in jobs
-    ]
+    numbers = count(first)
+    until = NOON + SECOND * until_s
+    return plan_jobs(jobs, until=until, clock=ManualClock(), number=lambda _: (epoch, next(numbers)), room=10_000)
 
 
 class MemoryBackend:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from scheduling.core.fire import Fire as HeldFire
-from scheduling.core.planning import JobPlan, plan_job
+from scheduling.core.planning import JobPlan, plan_jobs
 from scheduling.models import Fire, Job, JobClock
 from scheduling.store.connection import connector
 from scheduling.store.ledger import PostgresLedger
@@ -23,14 +23,22 @@ SHARDS = range(64)
 
 
 class Owner:
-    """Job time stands where the test puts it: for the nodes, and for the trigger that notices an edit."""
+    """Job time stands where the test puts it: for the nodes, and for the trigger that notices an edit. ``make``: its
+    store."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, *, make: type[PostgresStore] = PostgresStore) -> None:
         self.clock = ManualClock(now)
-        self.store = PostgresStore(connector(connection.get_connection_params(), name="owner"))
         self._numbers = count(1)
         self.at(now)
         make_node("owner")
+        self.start_again(make)
+
+    def start_again(self, make: type[PostgresStore]) -> None:
+        """As a new process, perhaps with another store."""
+        self.store = make(connector(connection.get_connection_params(), name="owner"))
+        self.take_over()
+
+    def take_over(self) -> None:
         self._epochs = self.store.take_over(SHARDS, "owner")[0]
 
     def at(self, now: datetime) -> datetime:
@@ -39,17 +47,12 @@ class Owner:
         JobClock.objects.update_or_create(id=1, defaults={"job_origin": now, "real_origin": None})
         return now
 
-    def look(self, now: datetime, *, ahead_s: float = 0.0) -> list[JobPlan]:
+    def look(self, now: datetime, *, ahead_s: float = 0.0, limit: int = 1000) -> list[JobPlan]:
         """What is due at this time, or within a window from it, is planned and claimed."""
         self.at(now)
         until = now + timedelta(seconds=ahead_s)
-        due = self.store.due(SHARDS, until=until, limit=1000)
-        plans = [
-            plan_job(
-                job, until=until, clock=self.clock, number=lambda shard: (self._epochs[shard], next(self._numbers))
-            )
-            for job in due
-        ]
+        due = self.store.due(SHARDS, until=until, limit=limit)
+        plans = plan_jobs(due, until=until, clock=self.clock, number=self._number, room=limit)
         self.store.claim(self._epochs, plans)
         return plans
 
@@ -59,6 +62,18 @@ class Owner:
     def waiting(self, now: datetime) -> list[HeldFire]:
         self.at(now)
         return self.store.waiting(SHARDS, now=now, limit=1000)
+
+    # -- upkeep, as a node does it every so often ---------------------------------------------------------------
+
+    def reap(self) -> None:
+        self.store.reap(self._epochs, now=self.clock.now())
+
+    def promote(self) -> None:
+        while self.store.promote(self._epochs, now=self.clock.now()):
+            pass
+
+    def expire(self) -> None:
+        self.store.expire(SHARDS, now=self.clock.now())
 
 
 def acquire(fire: Fire, *, fence: int | None = None) -> str:

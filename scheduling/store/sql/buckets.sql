@@ -1,4 +1,6 @@
 -- What the bucketed store adds: entries, in a ring of one table a minute, and one for what is later. {leaf} is one of them.
+-- Each of these tables is empty at times, also when statistics are taken, and full a minute later, under the same plan. So rows
+-- are looked up by LATERAL subqueries, whose conditions are always the index's; of a join the planner may make a walk over all.
 
 -- name: due_entries
 -- Each shard's earliest, by bucket.
@@ -71,24 +73,27 @@ WHERE j.id = ANY (%(job_ids)s::uuid[]) AND j.in_bucket AND j.deleted_at IS NULL
 SELECT job_id, scheduled_for, fire_at, fired FROM scheduling_entry WHERE job_id = ANY (%(job_ids)s::uuid[])
 
 -- name: consume
--- Take the entries of jobs that are as they were read: by their rows and their tenants', where that was some time ago. The lock waits for
--- nobody and keeps off a pause, an edit or a delete until our commit, as that of a claim that updates the job does; a job that one of
--- these holds is left to the next poll.
-WITH plan AS (
-    SELECT * FROM unnest(
+-- Take the entries of jobs that are as they were read: by their rows and their tenants', where that was some time ago. The lock waits
+-- for nobody: a job that is just being edited, paused or deleted is left to the next poll, however long that takes. Until our commit
+-- it keeps off all of these, as that of a claim that updates the job does, and no worker (they lock FOR KEY SHARE).
+WITH held AS MATERIALIZED (
+    SELECT p.*
+    FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(job_xmins)s::xid[], %(tenant_xmins)s::xid[]
     ) AS p(job_id, version, was, job_xmin, tenant_xmin)
-), held AS MATERIALIZED (
-    SELECT j.id, j.schedule_version, p.was
-    FROM plan p JOIN scheduling_job j ON j.id = p.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
-    WHERE (p.job_xmin IS NULL OR j.xmin = p.job_xmin AND t.xmin = p.tenant_xmin)
-      AND j.schedule_version = p.version AND j.in_bucket AND j.deleted_at IS NULL AND j.paused_at IS NULL
-    ORDER BY j.id
-    FOR KEY SHARE OF j SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT tenant_id FROM scheduling_job
+        WHERE id = p.job_id AND schedule_version = p.version AND in_bucket AND deleted_at IS NULL AND paused_at IS NULL
+          AND (p.job_xmin IS NULL OR xmin = p.job_xmin)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS j
+    JOIN fairness_tenant t ON t.id = j.tenant_id AND (p.tenant_xmin IS NULL OR t.xmin = p.tenant_xmin)
 )
-DELETE FROM {leaf} e USING held
-WHERE e.job_id = held.id AND e.scheduled_for = held.was AND e.schedule_version = held.schedule_version
-RETURNING e.job_id
+DELETE FROM {leaf} WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM held CROSS JOIN LATERAL (
+        SELECT ctid FROM {leaf} WHERE job_id = held.job_id AND scheduled_for = held.was AND schedule_version = held.version LIMIT 1
+    ) AS e))
+RETURNING job_id
 
 -- name: advance
 -- Jobs that come from their rows, where nothing but their schedule has a say: they leave them, or their rows move on. What has
@@ -133,17 +138,33 @@ floor(extract(epoch FROM fire_at))::bigint
 -- scheduling.store.buckets.slot_of
 CASE WHEN fire_at < %(horizon)s THEN floor(extract(epoch FROM fire_at) / 60)::bigint %% 64 ELSE -1 END
 
+-- name: in_slot
+SELECT slot, ctid AS place FROM scheduling_entry WHERE slot = a.slot AND job_id = a.id OFFSET 0
+
+-- name: anywhere
+SELECT slot, ctid AS place FROM scheduling_entry WHERE job_id = a.id OFFSET 0
+
 -- name: entries
 , gone AS (
-    DELETE FROM scheduling_entry e USING advanced a WHERE a.leaves AND e.slot = a.slot AND e.job_id = a.id
+    DELETE FROM scheduling_entry e
+    USING (SELECT f.* FROM advanced a CROSS JOIN LATERAL ({in_slot}) AS f WHERE a.leaves AND a.slot IS NOT NULL) AS f
+    WHERE e.slot = f.slot AND e.ctid = f.place
 ), gone_by_edit AS (  -- wherever it was
-    DELETE FROM scheduling_entry e USING advanced a WHERE a.leaves AND a.slot IS NULL AND e.job_id = a.id
+    DELETE FROM scheduling_entry e
+    USING (SELECT f.* FROM advanced a CROSS JOIN LATERAL ({anywhere}) AS f WHERE a.leaves AND a.slot IS NULL) AS f
+    WHERE e.slot = f.slot AND e.ctid = f.place
 ), entered AS (
     INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, bucket, job_id, scheduled_for, fire_at)
     SELECT {slot}, shard_id, tenant_id, schedule_version, {bucket}, id, next_for, fire_at
     FROM (SELECT *, next_at AS fire_at FROM advanced) AS a WHERE a.enters
-    ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE SET schedule_version = excluded.schedule_version
+    {in_its_place}
 )
+
+-- name: in_its_place
+-- (Of one that no job stood behind any more.)
+ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE
+SET shard_id = excluded.shard_id, tenant_id = excluded.tenant_id, schedule_version = excluded.schedule_version,
+    fired = excluded.fired, bucket = excluded.bucket, fire_at = excluded.fire_at
 
 -- name: due_for_their_end
 -- Paused jobs whose pause is over, and whose next occurrence is still an entry.
@@ -153,16 +174,19 @@ LIMIT %(limit)s
 
 -- name: back_to_rows
 -- The jobs' rows hold their next occurrences again. An edit that was not planned yet learns where the old schedule stood.
-WITH held AS MATERIALIZED (
-    SELECT id, schedule_version, next_fire_at FROM scheduling_job WHERE {which} ORDER BY id FOR NO KEY UPDATE
+WITH found AS MATERIALIZED (
+    SELECT job_id, slot, ctid AS place FROM scheduling_entry WHERE {which}
+), held AS MATERIALIZED (
+    SELECT f.* FROM (SELECT * FROM found ORDER BY job_id) AS f
+    CROSS JOIN LATERAL (SELECT FROM scheduling_job WHERE id = f.job_id AND in_bucket FOR NO KEY UPDATE) AS j
 ), gone AS (
-    DELETE FROM scheduling_entry e USING held WHERE e.job_id = held.id
+    DELETE FROM scheduling_entry e USING held h WHERE e.slot = h.slot AND e.ctid = h.place
     RETURNING e.job_id, e.schedule_version, e.fired, e.scheduled_for, e.fire_at
 )
 UPDATE scheduling_job j
 SET in_bucket = false,
-    fired = j.fired + coalesce(g.fired, 0),
-    next_scheduled_for = CASE WHEN j.next_fire_at IS NULL THEN g.scheduled_for END,
+    fired = j.fired + g.fired,
+    next_scheduled_for = CASE WHEN j.next_fire_at IS NULL THEN g.scheduled_for ELSE j.next_scheduled_for END,
     next_fire_at = coalesce(j.next_fire_at, g.fire_at),
     superseded = (
         SELECT coalesce(jsonb_agg(
@@ -170,37 +194,36 @@ SET in_bucket = false,
                 THEN old.said || jsonb_build_object('after', g.scheduled_for - interval '1 microsecond') ELSE old.said END
             ORDER BY old.place), '[]')
         FROM jsonb_array_elements(j.superseded) WITH ORDINALITY AS old(said, place))
-FROM held LEFT JOIN gone g ON g.job_id = held.id AND (held.next_fire_at IS NOT NULL OR g.schedule_version = held.schedule_version)
-WHERE j.id = held.id
+FROM gone g
+WHERE j.id = g.job_id AND (j.next_fire_at IS NOT NULL OR j.schedule_version = g.schedule_version)
 RETURNING j.id
 
 -- name: of_shards
-in_bucket AND id IN (SELECT job_id FROM scheduling_entry WHERE shard_id = ANY (%(shards)s::smallint[]))
+shard_id = ANY (%(shards)s::smallint[])
 
 -- name: of_jobs
-in_bucket AND id = ANY (%(job_ids)s::uuid[])
+job_id = ANY (%(job_ids)s::uuid[])
 
 -- name: any_in_buckets
-SELECT EXISTS (SELECT FROM scheduling_entry WHERE shard_id = ANY (%(shards)s::smallint[]))
+SELECT EXISTS (
+    SELECT FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+    CROSS JOIN LATERAL (SELECT FROM scheduling_entry WHERE shard_id = owned.shard LIMIT 1) AS e)
 
 -- name: promote
--- Move what comes within the horizon into its minute.
+-- Move what comes within the horizon, which is before bucket high, into its minute.
 WITH near AS (
-    DELETE FROM scheduling_entry_later e
-    USING (
-        SELECT n.* FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+    DELETE FROM scheduling_entry_later WHERE ctid = ANY (ARRAY(
+        SELECT n.ctid FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
         CROSS JOIN LATERAL (
-            SELECT job_id, scheduled_for FROM scheduling_entry_later
-            WHERE shard_id = owned.shard AND bucket >= owned.low AND bucket < extract(epoch FROM %(horizon)s::timestamptz)
+            SELECT ctid FROM scheduling_entry_later
+            WHERE shard_id = owned.shard AND bucket >= owned.low AND bucket < %(high)s
             ORDER BY shard_id, bucket LIMIT %(share)s
-        ) AS n
-    ) AS due
-    WHERE e.job_id = due.job_id AND e.scheduled_for = due.scheduled_for AND e.slot = -1
-    RETURNING e.*
+        ) AS n))
+    RETURNING *
 ), moved AS (
     INSERT INTO scheduling_entry (slot, shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at)
     SELECT {slot}, shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at FROM near
-    ON CONFLICT (job_id, scheduled_for, slot) DO UPDATE SET schedule_version = excluded.schedule_version
+    {in_its_place}
 )
 SELECT shard_id, min(bucket), count(*) FROM near GROUP BY shard_id
 
@@ -215,8 +238,10 @@ WHERE e.job_id = ANY (%(job_ids)s::uuid[]) AND e.shard_id = ANY (%(shards)s::sma
 -- name: next_runs
 SELECT j.id, coalesce(j.next_scheduled_for, e.scheduled_for), coalesce(j.next_fire_at, e.fire_at)
 FROM scheduling_job j
-LEFT JOIN scheduling_entry e
-    ON j.in_bucket AND j.next_fire_at IS NULL AND e.job_id = j.id AND e.schedule_version = j.schedule_version
+LEFT JOIN LATERAL (
+    SELECT scheduled_for, fire_at FROM scheduling_entry
+    WHERE job_id = j.id AND schedule_version = j.schedule_version AND j.in_bucket AND j.next_fire_at IS NULL LIMIT 1
+) AS e ON true
 WHERE j.id = ANY (%(job_ids)s::uuid[])
 
 -- name: grown
