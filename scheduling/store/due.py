@@ -28,6 +28,7 @@ class DueReader:
 
     def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
         """At most ``limit`` jobs whose next fire is not after ``until``."""
+        others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
         flooded = [shard for shard in self._flooded if shard in shards]
         rows = self._by_shard(connection, shards.difference(flooded), until, limit)
         if len(rows) >= limit:
@@ -39,7 +40,7 @@ class DueReader:
             if len(heads) > limit // 2:
                 still += turn
             rows += heads
-        self._flooded = [*flooded, *still]
+        self._flooded = [*others, *flooded, *still]
         fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT))
         return [due_job_of(row) for row in fair]
 
