@@ -3,12 +3,12 @@
     python -m benchmarks.held_snapshot --minutes 10
     python -m benchmarks.held_snapshot --seconds 10
 
-Method: two runs (that without it is of three minutes at most), each in a database of its own, at ``--rate`` fires due a second, as ``fire_path`` has
-them. Job time passes midnight (UTC) in the middle of each, so that the ledger goes on to a new day's partition, and a
-day of history expires. In the second run a REPEATABLE READ transaction has read from every table of ours, partitions
-included, before the node was started, and stays open to the end: vacuum can remove nothing, and whoever drops or
-truncates a partition would have to wait for it. The loss is the difference of the rates, as a share. The last line is
-JSON.
+Method: two runs (that without it is of three minutes at most), each in a database of its own, at ``--rate`` fires due
+a second, as ``fire_path`` has them. Job time passes midnight (UTC) in the middle of each, so that the ledger goes on to
+a new day's partition, and a day of history expires. In the second run a REPEATABLE READ transaction has read from every
+table of ours, partitions included, before the node was started, and stays open to the end: vacuum can remove nothing,
+and whoever drops or truncates a partition would have to wait for it. The loss is the difference of the rates, as a
+share. The last line is JSON.
 """
 
 from __future__ import annotations
