@@ -288,14 +288,11 @@ def running(options: argparse.Namespace, installed: Installation) -> Iterator[tu
 
 @contextmanager
 def selected_store(node: str) -> Iterator[Any]:
-    """The schedule's store that ``SCHEDULING`` selects, for a member of the fleet called ``node``.
-
-    The project joins its parts in one place only, and hands out the node as a whole: the store is taken out of it.
-    """
+    """The schedule's store that ``SCHEDULING`` selects, for a member of the fleet called ``node``."""
     from django.conf import settings
     from django.db import connection
 
-    from project.wiring import build_node
+    from project.wiring import build_store
     from scheduling.conf import scheduling_settings
     from scheduling.coordination.postgres import PostgresCoordinator
     from scheduling.store.connection import connector
@@ -304,7 +301,7 @@ def selected_store(node: str) -> Iterator[Any]:
     connect = connector(connection.get_connection_params(), name=node)
     member = PostgresCoordinator(connect, node=node, region="", shards=ours.SHARDS, lease_s=3600)
     member.join()
-    store = build_node(ours, node=node, region="")._storekeeper._store  # type: ignore[attr-defined]
+    store = build_store(ours, connect)
     try:
         yield store
     finally:

@@ -23,8 +23,9 @@ from scheduling.core.latency import LatencyHistogram
 PERCENTILES = (50, 99, 99.9)
 
 COUNT_RECORDED = """
+    WITH progress AS MATERIALIZED (SELECT * FROM scheduling_shardprogress)
     SELECT count(*), extract(epoch FROM statement_timestamp())::float8
-    FROM scheduling_fire f JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
+    FROM scheduling_fire f JOIN progress p ON p.shard_id = f.shard_id
     WHERE f.state = 'claimed' AND (f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq)
 """
 READ = """

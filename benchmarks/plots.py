@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter  # type: ignore[import-not-found]
 
 from benchmarks.catalogue import CAPACITY
-from benchmarks.results import Record
+from benchmarks.kept import Record
 from benchmarks.summary import OTHER_PEERS, PEERS, PUBLISHER
 
 OURS, THEIRS, CEILING = "#1f6f54", "#8a8f98", "#c9a227"

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results
+from benchmarks import kept
 from benchmarks.catalogue import CAPACITY
-from benchmarks.results import Record
+from benchmarks.kept import Record
 from benchmarks.summary import OTHER_PEERS, PEERS, PUBLISHER, ratio
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
@@ -38,11 +38,11 @@ LEFT_OUT = set("settings commit_mode commit hardware versions python cpus series
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", type=Path, default=results.FULL)
+    parser.add_argument("--results", type=Path, default=kept.FULL)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--plots", type=Path, default=PLOTS)
     options = parser.parse_args()
-    records = results.read(options.results)
+    records = kept.read(options.results)
     if not records:
         raise SystemExit(f"{options.results} has no records: run make bench")
     text = tables(records)

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, results
+from benchmarks import kept, machine
 from benchmarks.catalogue import BENCHMARKS, CAPACITY, Benchmark
 from benchmarks.harness import STOP
-from benchmarks.results import Record
+from benchmarks.kept import Record
 from benchmarks.summary import summary
 from project.environment import Needs, services
 from project.environment.probe import postgres as probe_postgres
@@ -114,20 +114,20 @@ class Suite:
         self._environ.pop("DJANGO_SETTINGS_MODULE", None)  # the project has set it, and peers have none, or their own
         self._on, self._quick = on, quick
         self._ends_at = began + QUICK_ENDS_S if quick else float("inf")
-        self._folder = results.QUICK if quick else results.FULL
+        self._folder = kept.QUICK if quick else kept.FULL
 
     def run(self, benchmarks: Sequence[Benchmark]) -> dict[str, Record]:
         """By name."""
         records: dict[str, Record] = {}
         for benchmark in benchmarks:
             record = self._run(benchmark, self._capacity(records))
-            results.write(record, self._folder)
+            kept.write(record, self._folder)
             records[benchmark.name] = record
             _say(f"  {record.took_s:5.1f} s  {_in_short(record)}")
         return records
 
     def _capacity(self, records: Mapping[str, Record]) -> float | None:
-        known = records if CAPACITY in records else results.read(self._folder)
+        known = records if CAPACITY in records else kept.read(self._folder)
         return known[CAPACITY].figure() if CAPACITY in known else None
 
     def _run(self, benchmark: Benchmark, capacity: float | None) -> Record:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.catalogue import CAPACITY
-from benchmarks.results import Record
+from benchmarks.kept import Record
 
 METHOD = (
     "fires counted once their watermark is recorded in Postgres (fsync and synchronous_commit on), persistent messages "

@@ -33,8 +33,9 @@ from scheduling.core.fire import Fire
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
 from scheduling.store.bucketed import BucketedStore
-from scheduling.store.connection import connector
+from scheduling.store.connection import Connect, connector
 from scheduling.store.polling import PollingStore
+from scheduling.store.port import ScheduleStore
 from scheduling.store.postgres import PostgresStore
 
 
@@ -47,7 +48,6 @@ class Runnable(Protocol):
 def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runnable:
     """The scheduler process of a deployment."""
     connect = connector(connection.get_connection_params(), name=node)
-    grace = timedelta(seconds=settings.FIRE_GRACE_S)
     publisher = build_publisher(settings)
     alone = settings.STOP is Stop.ONE
     coordinator = (SingleNode if alone else PostgresCoordinator)(
@@ -56,7 +56,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     if settings.STOP is Stop.TWO:
         return Poller(
             node,
-            store=PollingStore(connect, shards=settings.SHARDS, grace=grace, confirm_s=settings.CONFIRM_S),
+            store=PollingStore(connect, shards=settings.SHARDS, grace=_grace(settings), confirm_s=settings.CONFIRM_S),
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
@@ -75,7 +75,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     )
     return Node(
         node,
-        store=(BucketedStore if settings.store is Store.BUCKETED else PostgresStore)(connect, grace=grace),
+        store=build_store(settings, connect),
         publisher=publisher,
         coordinator=coordinator,
         connect=connect,
@@ -83,6 +83,15 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         renew_s=settings.RENEW_S,
         alone=alone,
     )
+
+
+def build_store(settings: SchedulingSettings, connect: Connect) -> ScheduleStore:
+    """Of the stops whose shards have owners."""
+    return (BucketedStore if settings.store is Store.BUCKETED else PostgresStore)(connect, grace=_grace(settings))
+
+
+def _grace(settings: SchedulingSettings) -> timedelta:
+    return timedelta(seconds=settings.FIRE_GRACE_S)
 
 
 def build_publisher(settings: SchedulingSettings) -> Publisher:

@@ -6,12 +6,13 @@
         ^                        │
         └── pause's end, edit ───┘   back to the row, for whatever needs more than the shortest way
 
-A claim of entries is: hold the epochs; delete them, where their jobs are as they were read; COPY the fires; COPY the
-next entries. No row is updated and no history is left in an index that a poll walks. What is beyond the horizon waits
-among what is *later* until the promoter moves it into its minute.
+A claim is: hold the epochs; delete the entries, where their jobs are as they were read (or move the rows on, of jobs
+that come from there); COPY the fires; COPY the next entries. No row of a job is updated, but once, and no history is
+left in an index that a poll walks. What is beyond the horizon waits among what is *later* until the promoter moves it
+into its minute.
 
-Everything else is the indexed store's: a job whose plan is more than claimed fires (late ones, pauses, calendars,
-``max_runs``, an edit) goes through its row, and comes back to the buckets at its next claim.
+Everything else is the indexed store's: a plan that is more than claimed fires (some are too late; a pause, a calendar,
+``max_runs``, an edit) is written by its statements.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class PostgresStore:
         self._sql = statements("schedule")
         self._due = DueReader(self._sql)
         self._days = partitions.KnownDays()
+        self._places: dict[int, str] = {}  # of each shard's progress: where its row was written last
 
     # -- ownership ----------------------------------------------------------------------------------------------
 
@@ -133,13 +134,27 @@ class PostgresStore:
             self._write(connection, epochs, lambda: connection.execute(self._sql["settle"], values))
 
     def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
-        values = {
+        known = {shard: mark for shard, mark in marks.items() if shard in self._places}
+        with self._link() as connection:
+            written = self._record(connection, epochs, "record_in_place", known) if known else {}
+            if missing := {shard: mark for shard, mark in marks.items() if shard not in written}:
+                written |= self._record(connection, epochs, "record", missing)
+        self._places |= written
+
+    def _record(
+        self, connection: Connection, epochs: Epochs, statement: str, marks: Mapping[int, int]
+    ) -> dict[int, str]:
+        """Gives where the new versions of the rows are."""
+        values: dict[str, Any] = {
             "marked": list(marks),
             "mark_epochs": [epochs[shard] for shard in marks],
             "seqs": list(marks.values()),
         }
-        with self._link() as connection:
-            self._write(connection, epochs, lambda: connection.execute(self._sql["record"], values))
+        if statement == "record_in_place":
+            values["places"] = "{" + ",".join([f'"{self._places[shard]}"' for shard in marks]) + "}"
+        return dict(
+            self._write(connection, epochs, lambda: connection.execute(self._sql[statement], values)).fetchall()
+        )
 
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         with self._link() as connection, connection.transaction():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.results import Record
+from benchmarks.kept import Record
 
 ON: dict[str, Any] = {
     "hardware": {"cpus": 2, "cpu": "a CPU", "memory_gib": 23.5, "system": "Linux"},

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import time
 
-from benchmarks import results
+from benchmarks import kept
 from benchmarks.catalogue import Benchmark
 from benchmarks.suite import Suite
 
 
 def _run(monkeypatch, tmp_path, benchmark, *, began):
-    monkeypatch.setattr(results, "QUICK", tmp_path / "results")
+    monkeypatch.setattr(kept, "QUICK", tmp_path / "results")
     monkeypatch.setattr("benchmarks.suite.RUN_DIR", tmp_path)
     return Suite({}, {}, quick=True, began=began).run([benchmark])[benchmark.name]
 
@@ -29,7 +29,7 @@ def test_a_peer_without_its_environment_is_null_with_the_reason(monkeypatch, tmp
 def test_what_a_quick_run_has_no_time_for_is_left_out_and_recorded(monkeypatch, tmp_path):
     found = _run(monkeypatch, tmp_path, Benchmark("x", "benchmarks.x", "", ""), began=time.monotonic() - 60)
     assert found.reason == "no time was left in the quick run"
-    assert results.read(tmp_path / "results") == {"x": found}
+    assert kept.read(tmp_path / "results") == {"x": found}
 
 
 def test_a_benchmark_that_takes_too_long_is_ended(monkeypatch, tmp_path):

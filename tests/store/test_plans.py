@@ -31,6 +31,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "recover": SHARDS,
     "start_epoch": SHARDS,
     "record": {"marked": [1], "mark_epochs": [1], "seqs": [1]},
+    "record_in_place": {"marked": [1], "mark_epochs": [1], "seqs": [1], "places": ["(0,1)"]},
     "waiting": SHARDS | {"now": NOON, "share": 10},
     "release": KEYS | {"seq_epochs": [1], "seqs": [1], "claim_for": None},
     "settle": KEYS | {"states": ["parked"], "reasons": ["turn"], "wake_ats": [NOON]},

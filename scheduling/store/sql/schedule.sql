@@ -173,6 +173,15 @@ FROM scheduling_shard s WHERE s.id = p.shard_id AND s.id = ANY (%(shards)s::smal
 UPDATE scheduling_shardprogress p SET seq_epoch = m.epoch, seq = m.seq
 FROM unnest(%(marked)s::smallint[], %(mark_epochs)s::integer[], %(seqs)s::bigint[]) AS m(shard, epoch, seq)
 WHERE p.shard_id = m.shard AND (p.seq_epoch, p.seq) < (m.epoch, m.seq)
+RETURNING p.shard_id, p.ctid::text
+
+-- name: record_in_place
+-- The same where the owner knows which version of the row is the last, for it wrote it: these rows change many times a second, and by the
+-- index all their versions would be looked at that an old snapshot keeps.
+UPDATE scheduling_shardprogress p SET seq_epoch = m.epoch, seq = m.seq
+FROM unnest(%(marked)s::smallint[], %(mark_epochs)s::integer[], %(seqs)s::bigint[], %(places)s::tid[]) AS m(shard, epoch, seq, place)
+WHERE p.ctid = m.place AND p.shard_id = m.shard AND (p.seq_epoch, p.seq) < (m.epoch, m.seq)
+RETURNING p.shard_id, p.ctid::text
 
 -- name: fire_lock
 -- Owners need none. (Stop 2: FOR NO KEY UPDATE OF j, f SKIP LOCKED; the job too, so that its fires are judged one at a time.)

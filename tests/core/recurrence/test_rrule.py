@@ -137,6 +137,16 @@ def test_nothing_comes_before_the_start_though_its_week_began_earlier():
     ]
 
 
+@pytest.mark.parametrize("count", ["", ";COUNT=3"])
+def test_bysetpos_chooses_from_what_is_left_of_the_first_week_with_count_and_without(count):
+    start, text = datetime(2026, 3, 4, 9, tzinfo=UTC), "FREQ=WEEKLY;BYDAY=MO,WE,FR;BYSETPOS=1" + count  # a Wednesday
+    theirs = dateutil_rrule.rrulestr(text, dtstart=start.replace(tzinfo=None))
+    found = islice(
+        occurrences(RRule(text, start), after=start - timedelta(days=1), until=start + timedelta(days=90)), 3
+    )
+    assert [at.replace(tzinfo=None) for at in found] == list(islice(theirs, 3))
+
+
 def test_until_is_a_moment_or_the_end_of_a_day():
     start = "2026-01-05T09:00:00+01:00"
     assert len(fires("FREQ=DAILY;UNTIL=20260107T080000Z", "Europe/Paris", start, 9)) == 3
