@@ -48,8 +48,14 @@ WITH plan AS (
     WHERE p.in_bucket AND j.in_bucket AND j.schedule_version = p.version
     ORDER BY j.id FOR UPDATE OF j
 ), gone AS (
-    DELETE FROM scheduling_entry e USING held h
-    WHERE e.job_id = h.id AND e.schedule_version = h.version AND e.scheduled_for = h.was
+    DELETE FROM scheduling_entry e
+    USING (
+        SELECT found.* FROM held h CROSS JOIN LATERAL (  -- a join might walk over all entries for each
+            SELECT slot, ctid AS place FROM scheduling_entry
+            WHERE job_id = h.id AND schedule_version = h.version AND scheduled_for = h.was OFFSET 0
+        ) AS found
+    ) AS f
+    WHERE e.slot = f.slot AND e.ctid = f.place
     RETURNING e.job_id, e.fired
 )
 UPDATE scheduling_job j

@@ -17,5 +17,5 @@ def back_to_rows(connection: Connection, shards: Collection[int]) -> int:
     sql, values = statements("buckets"), {"shards": sorted(shards)}
     if connection.execute(sql["any_in_buckets"], values).fetchone() == (False,):
         return 0
-    statement = statements("buckets", which=sql["of_shards"])["back_to_rows"]
+    statement = statements("buckets", which=sql["of_shards"], patience="")["back_to_rows"]
     return connection.execute(statement, values).rowcount

@@ -38,6 +38,7 @@ from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
 from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, idle_slots, leaf, slot_of_bucket
 from scheduling.store.connection import Connect, Connection
+from scheduling.store.entries import leaf_sql
 from scheduling.store.postgres import PostgresStore, held_epochs
 from scheduling.store.statements import statements
 from scheduling.store.values import claim_values
@@ -139,7 +140,7 @@ class BucketedStore(PostgresStore):
             values["job_xmins"], values["tenant_xmins"] = (
                 "{" + ",".join(xmins) + "}" for xmins in zip(*read_from, strict=True)
             )
-            return connection.execute(_leaf_sql(slot)["consume"], values, binary=True)
+            return connection.execute(leaf_sql(slot)["consume"], values, binary=True)
         values |= {
             "next_fors": instants([plan.next_scheduled_for for plan in plans]),
             "next_ats": instants([plan.next_fire_at for plan in plans]),
@@ -233,10 +234,6 @@ class BucketedStore(PostgresStore):
 
 
 _SQL = statements("buckets")
-
-
-def _leaf_sql(slot: int) -> dict[str, str]:
-    return statements("buckets", leaf=leaf(slot))
 
 
 def _is_empty(connection: Connection, table: str) -> bool:

@@ -82,6 +82,14 @@ class Lows:
         """From where on the promoter looks."""
         return {shard: self._later.get(shard, 0) for shard in shards}
 
+    def ring(self, shards: Iterable[int]) -> dict[int, int]:
+        """From where on the ring is read."""
+        return {shard: self._ring.get(shard, 0) for shard in shards}
+
+    def left(self, shard: int, bucket: int) -> None:
+        """The lowest bucket of the ring that holds anything of this shard: no use to look below."""
+        self._ring[shard] = max(bucket, self._ring.get(shard, 0))
+
     def consumed(self, shards: Collection[int], high: int, left: Mapping[int, int]) -> None:
         """All entries up to ``high`` were read; ``left`` is each shard's lowest bucket among them."""
         for shard in shards:

@@ -163,6 +163,20 @@ def test_an_edit_behind_an_open_claim_supersedes_nothing_that_was_claimed(
     assert (entries(), Job.objects.get().superseded) == ([], [])
 
 
+def test_the_end_of_a_pause_waits_for_nobody_who_is_editing_its_job(owner: Owner, job: Job) -> None:
+    owner.at(NOON + MINUTE / 4)
+    pause([job], reason="a release", by="anna", until=NOON + MINUTE / 2)
+    with transaction.atomic():
+        Job.objects.update(description="new")
+        owner.at(NOON + MINUTE * 3 / 4)
+        owner.reap()
+    assert Job.objects.get().paused_at is not None
+    owner.reap()
+    assert Job.objects.get().paused_at is None
+    owner.look(IN_FLIGHT)
+    assert rows(job)[1:] == ["12:01:00 claimed"]
+
+
 def test_a_worker_may_start_a_fire_of_a_job_whose_next_claim_is_open(
     owner: Owner, job: Job, open_session: OpenSession, in_thread: InThread
 ) -> None:

@@ -23,11 +23,11 @@ LEAF = statements("buckets", leaf="scheduling_entry_05", **COLUMNS)
 STATEMENTS = {
     **LEAF,
     "claim": SCHEDULE["claim"],
-    "back_to_rows_of_shards": statements("buckets", which=LEAF["of_shards"])["back_to_rows"],
+    "back_to_rows_of_shards": statements("buckets", which=LEAF["of_shards"], patience="")["back_to_rows"],
     "back_to_rows_of_jobs": statements("buckets", which=LEAF["of_jobs"])["back_to_rows"],
 }
 NAMES = [
-    "due_entries", "tenants_upward", "tenants_downward", "due_entries_of_tenants", "jobs", "entries_of",
+    "due_entries", "lowest", "tenants_upward", "tenants_downward", "due_entries_of_tenants", "jobs", "entries_of",
     "consume", "advance", "finish", "claim", "due_for_their_end", "back_to_rows_of_shards", "back_to_rows_of_jobs",
     "promote", "forget", "next_runs", "any_in_buckets",
 ]  # fmt: skip

@@ -13,14 +13,24 @@ CROSS JOIN LATERAL (
 ) AS e
 LIMIT %(limit)s
 
--- name: tenants_upward
--- Which tenants have entries in which buckets: a skip scan over the index, from the earliest bucket on, for so many steps.
-SELECT w.shard, w.bucket, w.tenant_id
+-- name: lowest
+-- The lowest bucket of each shard that holds anything.
+SELECT owned.shard, e.bucket
 FROM unnest(%(shards)s::smallint[], %(lows)s::bigint[]) AS owned(shard, low)
+CROSS JOIN LATERAL (
+    SELECT bucket FROM scheduling_entry
+    WHERE shard_id = owned.shard AND bucket >= owned.low AND slot >= 0
+    ORDER BY shard_id, bucket LIMIT 1
+) AS e
+
+-- name: tenants_upward
+-- Which tenants have entries in which buckets: a skip scan over the index, for so many steps from behind a bucket and a tenant.
+SELECT w.shard, w.bucket, w.tenant_id
+FROM unnest(%(shards)s::smallint[], %(buckets)s::bigint[], %(tenants)s::integer[]) AS owned(shard, bucket, tenant_id)
 CROSS JOIN LATERAL (
     WITH RECURSIVE walk(shard, bucket, tenant_id, steps) AS (
         (SELECT shard_id, bucket, tenant_id, 1 FROM {leaf}
-         WHERE shard_id = owned.shard AND bucket BETWEEN owned.low AND %(high)s
+         WHERE shard_id = owned.shard AND (bucket, tenant_id) > (owned.bucket, owned.tenant_id) AND bucket <= %(high)s
          ORDER BY shard_id, bucket, tenant_id LIMIT 1)
         UNION ALL
         SELECT n.shard_id, n.bucket, n.tenant_id, w.steps + 1
@@ -178,7 +188,7 @@ WITH found AS MATERIALIZED (
     SELECT job_id, slot, ctid AS place FROM scheduling_entry WHERE {which}
 ), held AS MATERIALIZED (
     SELECT f.* FROM (SELECT * FROM found ORDER BY job_id) AS f
-    CROSS JOIN LATERAL (SELECT FROM scheduling_job WHERE id = f.job_id AND in_bucket FOR NO KEY UPDATE) AS j
+    CROSS JOIN LATERAL (SELECT FROM scheduling_job WHERE id = f.job_id AND in_bucket FOR NO KEY UPDATE {patience}) AS j
 ), gone AS (
     DELETE FROM scheduling_entry e USING held h WHERE e.slot = h.slot AND e.ctid = h.place
     RETURNING e.job_id, e.schedule_version, e.fired, e.scheduled_for, e.fire_at
@@ -197,6 +207,10 @@ SET in_bucket = false,
 FROM gone g
 WHERE j.id = g.job_id AND (j.next_fire_at IS NOT NULL OR j.schedule_version = g.schedule_version)
 RETURNING j.id
+
+-- name: patience
+-- None; all of a stop that is left behind have to come: then it is empty.
+SKIP LOCKED
 
 -- name: of_shards
 shard_id = ANY (%(shards)s::smallint[])
