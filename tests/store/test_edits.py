@@ -13,8 +13,10 @@ from django.db import connection
 
 from scheduling.core.jitter import jittered
 from scheduling.models import Fire, Job
+from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.polling import PollingStore
+from scheduling.store.postgres import PostgresStore
 from tests.store.owner import Owner, acquire, fire_at, next_of, rows, with_id
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
@@ -50,9 +52,9 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-03-02 {text}").replace(tzinfo=UTC)
 
 
-@pytest.fixture
-def owner(committed_db: None) -> Iterator[Owner]:
-    owner = Owner(at("08:00"))
+@pytest.fixture(params=[PostgresStore, BucketedStore])
+def owner(request: pytest.FixtureRequest, committed_db: None) -> Iterator[Owner]:
+    owner = Owner(at("08:00"), make=request.param)
     yield owner
     owner.store.close()
 
@@ -63,7 +65,7 @@ def daily(cron: str = "0 9 * * *", **options: Any) -> Job:
 
 @EVERY_WAY
 def test_a_nine_that_fires_at_seven_past_and_is_edited_at_five_past_still_fires(edit: Edit, owner: Owner) -> None:
-    job = with_id(daily(jitter=TEN_MINUTES), AT_SEVEN_PAST)
+    job = owner.keeps(with_id(daily(jitter=TEN_MINUTES), AT_SEVEN_PAST))
     owner.look(at("09:05"))
     assert rows(job) == []
 
@@ -79,7 +81,7 @@ def test_a_nine_that_fires_at_seven_past_and_is_edited_at_five_past_still_fires(
 
 @EVERY_WAY
 def test_a_nine_that_the_new_schedule_has_not_is_recorded_as_superseded(edit: Edit, owner: Owner) -> None:
-    job = with_id(daily(jitter=TEN_MINUTES), AT_SEVEN_PAST)
+    job = owner.keeps(with_id(daily(jitter=TEN_MINUTES), AT_SEVEN_PAST))
     owner.at(at("09:05"))
     edit(job, "30 9 * * *")
     owner.look(at("09:05"))
@@ -103,7 +105,7 @@ def test_at_stop_2_what_an_edit_kept_is_not_published_before_its_time(owner: Own
 
 @EVERY_WAY
 def test_an_edit_creates_nothing_before_itself(edit: Edit, owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     owner.look(at("09:00"))
     owner.at(at("10:00"))
     edit(job, "0,30,59 8,9 * * *")
@@ -114,7 +116,7 @@ def test_an_edit_creates_nothing_before_itself(edit: Edit, owner: Owner) -> None
 
 
 def test_two_edits_before_the_planner_looked_lose_nothing(owner: Owner) -> None:
-    job = daily(misfire="all")
+    job = owner.keeps(daily(misfire="all"))
     owner.at(at("09:05"))
     by_sql(job, "6,7 9 * * *")
     owner.at(at("09:10"))
@@ -127,7 +129,7 @@ def test_two_edits_before_the_planner_looked_lose_nothing(owner: Owner) -> None:
 
 
 def test_a_description_or_a_policy_is_no_edit_of_the_schedule(owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     job.description, job.misfire, job.max_attempts = "new", "all", 9
     job.save()
     job.refresh_from_db()
@@ -135,7 +137,7 @@ def test_a_description_or_a_policy_is_no_edit_of_the_schedule(owner: Owner) -> N
 
 
 def test_what_was_claimed_ahead_is_refused_once_the_schedule_has_it_no_more(owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
     owner.at(NINE - timedelta(seconds=0.3))
     by_save(job, "0 10 * * *")
@@ -148,7 +150,7 @@ def test_what_was_claimed_ahead_is_refused_once_the_schedule_has_it_no_more(owne
 
 
 def test_what_was_claimed_ahead_and_the_new_schedule_has_too_runs_once_under_a_higher_fence(owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
     owner.at(NINE - timedelta(seconds=0.3))
     by_save(job, "0 9,10 * * *")
@@ -161,7 +163,7 @@ def test_what_was_claimed_ahead_and_the_new_schedule_has_too_runs_once_under_a_h
 
 
 def test_what_a_worker_refused_is_revived_by_an_edit_that_brings_it_back(owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
     owner.at(NINE - timedelta(seconds=0.4))
     by_save(job, "0 10 * * *")
@@ -175,7 +177,7 @@ def test_what_a_worker_refused_is_revived_by_an_edit_that_brings_it_back(owner: 
 
 
 def test_a_schedule_that_sql_broke_is_put_aside_and_taken_up_by_the_edit_that_mends_it(owner: Owner) -> None:
-    job = daily()
+    job = owner.keeps(daily())
     by_sql(job, "61 * * * *")
     owner.look(at("08:30"))
     assert Job.objects.get().problem.startswith("cron '61 * * * *'")
@@ -189,7 +191,7 @@ def test_a_schedule_that_sql_broke_is_put_aside_and_taken_up_by_the_edit_that_me
 
 
 def test_a_job_ends_exactly_with_its_last_run(owner: Owner) -> None:
-    job = daily("* * * * *", max_runs=3)
+    job = owner.keeps(daily("* * * * *", max_runs=3))
     owner.look(at("08:02"))
     assert (Job.objects.get().fired, next_of(job)) == (2, "2026-03-02 08:03:00")
     owner.look(at("08:04"), ahead_s=120)
@@ -198,7 +200,7 @@ def test_a_job_ends_exactly_with_its_last_run(owner: Owner) -> None:
 
 
 def test_an_edit_within_the_window_does_not_count_a_run_twice(owner: Owner) -> None:
-    job = daily("0 9,10 * * *", max_runs=2)
+    job = owner.keeps(daily("0 9,10 * * *", max_runs=2))
     owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
     owner.at(NINE - timedelta(seconds=0.3))
     by_save(job, "0 9,10,11 * * *")
@@ -210,7 +212,7 @@ def test_an_edit_within_the_window_does_not_count_a_run_twice(owner: Owner) -> N
 
 
 def test_a_run_that_an_edit_took_back_is_not_counted(owner: Owner) -> None:
-    job = daily(max_runs=1)
+    job = owner.keeps(daily(max_runs=1))
     owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
     assert next_of(job) is None
     owner.at(NINE - timedelta(seconds=0.3))
@@ -220,7 +222,7 @@ def test_a_run_that_an_edit_took_back_is_not_counted(owner: Owner) -> None:
 
 
 def test_a_finished_job_goes_on_when_it_may_run_more_often(owner: Owner) -> None:
-    job = daily(max_runs=1)
+    job = owner.keeps(daily(max_runs=1))
     owner.look(NINE)
     assert next_of(job) is None
     owner.at(at("12:00"))
@@ -230,7 +232,7 @@ def test_a_finished_job_goes_on_when_it_may_run_more_often(owner: Owner) -> None
 
 
 def test_what_a_pause_takes_does_not_end_a_job(owner: Owner) -> None:
-    job = daily("* * * * *", max_runs=1)
+    job = owner.keeps(daily("* * * * *", max_runs=1))
     plans = owner.store.due(range(64), until=at("08:01"), limit=1)
     assert plans[0].job.paused_until is None
     Job.objects.update(paused_at=at("08:00"))

@@ -10,6 +10,8 @@ import pytest
 from django.db import connection
 
 from scheduling.models import Calendar, Fire, Job
+from scheduling.store.bucketed import BucketedStore
+from scheduling.store.postgres import PostgresStore
 from tests.store.owner import Owner, covered, next_of, rows
 
 TASK = "tests.none"
@@ -17,9 +19,9 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def owner(committed_db: None) -> Iterator[Owner]:
-    owner = Owner(NOON - MINUTE)
+@pytest.fixture(params=[PostgresStore, BucketedStore])
+def owner(request: pytest.FixtureRequest, committed_db: None) -> Iterator[Owner]:
+    owner = Owner(NOON - MINUTE, make=request.param)
     yield owner
     owner.store.close()
 
@@ -65,14 +67,14 @@ def owner(committed_db: None) -> Iterator[Owner]:
 def test_after_an_outage_the_policy_decides_and_every_occurrence_has_its_row(
     policy: dict[str, Any], expected: list[str], owner: Owner
 ) -> None:
-    job = Job.objects.cron(TASK, "*/10 * * * *", **policy)
+    job = owner.keeps(Job.objects.cron(TASK, "*/10 * * * *", **policy))
     owner.look(NOON + 50 * MINUTE)
     assert rows(job) == expected
     assert (covered(job), next_of(job)) == (6, "2026-03-02 13:00:00")
 
 
 def test_a_week_down_is_caught_up_with_within_its_bounds_and_accounted_for(owner: Owner) -> None:
-    job = Job.objects.cron(TASK, "*/5 * * * *", misfire="all")
+    job = owner.keeps(Job.objects.cron(TASK, "*/5 * * * *", misfire="all"))
     owner.look(NOON + timedelta(days=7))
 
     fired = Fire.objects.filter(job=job, state="claimed")
@@ -96,7 +98,7 @@ def test_an_instant_fires_once_and_completes_its_job(owner: Owner) -> None:
 
 def test_a_rule_leaves_out_its_exdates_without_a_trace(owner: Owner) -> None:
     rule = "RRULE:FREQ=HOURLY\nEXDATE:20260302T130000Z"
-    job = Job.objects.rrule(TASK, rule, dtstart=NOON)
+    job = owner.keeps(Job.objects.rrule(TASK, rule, dtstart=NOON))
     for hour in range(3):
         owner.look(NOON + timedelta(hours=hour))
     assert rows(job) == ["12:00:00 claimed", "14:00:00 claimed"]
@@ -116,7 +118,7 @@ def test_closed_times_are_rows_of_their_own_and_the_schedule_goes_on(owner: Owne
     calendar = Calendar.objects.create(
         name="lunch", tz="Europe/Paris", days=[date(2026, 3, 3)], hours=[{"begins": "13:00", "ends": "13:02"}]
     )
-    job = Job.objects.cron(TASK, "*/1 * * * *", calendar=calendar)
+    job = owner.keeps(Job.objects.cron(TASK, "*/1 * * * *", calendar=calendar))
     owner.look(NOON, ahead_s=120)
     assert rows(job) == ["12:00:00 skipped excluded", "12:01:00 skipped excluded", "12:02:00 claimed"]
     calendar.hours = []
@@ -140,7 +142,7 @@ def test_a_calendar_that_sql_broke_puts_its_jobs_aside_and_stops_no_other(owner:
 
 def test_one_fire_stands_for_all_times_in_a_gap_and_lists_them(owner: Owner) -> None:
     owner.at(datetime(2026, 3, 8, 6, tzinfo=UTC))
-    job = Job.objects.cron(TASK, "0,15,30 2 * * *", tz="America/New_York")
+    job = owner.keeps(Job.objects.cron(TASK, "0,15,30 2 * * *", tz="America/New_York"))
     plain = Job.objects.cron(TASK, "0 3 * * *", tz="America/New_York")
     owner.look(datetime(2026, 3, 8, 7, tzinfo=UTC))
     assert rows(job) == rows(plain) == ["07:00:00 claimed"]
