@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID
@@ -26,7 +27,8 @@ SHARDS = range(64)
 
 class Owner:
     """Job time stands where the test puts it: for the nodes, and for the trigger that notices an edit. ``make``: its
-    store."""
+    store. Some shards may be in the hands of another store, as of another node's.
+    """
 
     def __init__(self, now: datetime, *, make: type[PostgresStore] = PostgresStore) -> None:
         self.clock = ManualClock(now)
@@ -38,10 +40,14 @@ class Owner:
     def start_again(self, make: type[PostgresStore]) -> None:
         """As a new process, perhaps with another store."""
         self.store = make(connector(connection.get_connection_params(), name="owner"))
+        self._epochs: dict[int, int] = {}
+        self._holders: dict[int, PostgresStore] = {}
         self.take_over()
 
-    def take_over(self) -> None:
-        self._epochs = self.store.take_over(SHARDS, "owner")[0]
+    def take_over(self, shards: Collection[int] = SHARDS, store: PostgresStore | None = None) -> None:
+        store = store or self.store
+        self._epochs |= store.take_over(shards, "owner")[0]
+        self._holders |= dict.fromkeys(shards, store)
 
     def keeps(self, job: Job) -> Job:
         """As if it had fired before: with the bucketed store its next occurrence is an entry, where it may be one."""
@@ -59,10 +65,23 @@ class Owner:
         """What is due at this time, or within a window from it, is planned and claimed."""
         self.at(now)
         until = now + timedelta(seconds=ahead_s)
-        due = self.store.due(SHARDS, until=until, limit=limit)
-        plans = plan_jobs(due, until=until, clock=self.clock, number=self._number, room=limit)
-        self.store.claim(self._epochs, plans)
-        return plans
+        looks = [  # by halves, as a node does, which plans the one while the other is claimed
+            (store, store.due(half, until=until, limit=limit))
+            for store, mine in self._each()
+            for half in (frozenset(mine[::2]), frozenset(mine[1::2]))
+        ]
+        claims = [
+            (store, plan_jobs(due, until=until, clock=self.clock, number=self._number, room=limit))
+            for store, due in looks
+        ]
+        for store, plans in claims:
+            store.claim({plan.due.work.shard: self._epochs[plan.due.work.shard] for plan in plans}, plans)
+        return [plan for _, plans in claims for plan in plans]
+
+    def _each(self) -> list[tuple[PostgresStore, list[int]]]:
+        """The stores, and the shards in their hands."""
+        stores = dict.fromkeys(self._holders.values())
+        return [(store, [shard for shard in SHARDS if self._holders[shard] is store]) for store in stores]
 
     def _number(self, shard: int) -> tuple[int, int]:
         return self._epochs[shard], next(self._numbers)
@@ -74,11 +93,13 @@ class Owner:
     # -- upkeep, as a node does it every so often ---------------------------------------------------------------
 
     def reap(self) -> None:
-        self.store.reap(self._epochs, now=self.clock.now())
+        for store, mine in self._each():
+            store.reap({shard: self._epochs[shard] for shard in mine}, now=self.clock.now())
 
     def promote(self) -> None:
-        while self.store.promote(self._epochs, now=self.clock.now()):
-            pass
+        for store, mine in self._each():
+            while store.promote({shard: self._epochs[shard] for shard in mine}, now=self.clock.now()):
+                pass
 
     def expire(self) -> None:
         self.store.expire(SHARDS, now=self.clock.now())

@@ -23,6 +23,7 @@ from scheduling.models import Calendar, Fire, Job
 from scheduling.services.pause import pause
 from scheduling.services.resume import resume
 from scheduling.store.bucketed import BucketedStore
+from scheduling.store.connection import connector
 from scheduling.store.next_runs import next_runs
 from scheduling.store.postgres import PostgresStore
 from tests.store.owner import Owner, acquire
@@ -101,7 +102,8 @@ class Story:
         return {"number": self._number(), "definition": self._definition()}
 
     def _take_over(self) -> dict[str, Any]:
-        return {}
+        shards = self._random.choice([range(64), range(0, 64, 2), range(20), self._random.sample(range(64), 30)])
+        return {"shards": list(shards), "by_another": self._random.random() < 0.6}
 
     def _switch(self) -> dict[str, Any]:
         return {}
@@ -185,7 +187,7 @@ class Story:
                 getattr(teller, name)(**values)
             return teller.left()
         finally:
-            teller.owner.store.close()
+            teller.close()
 
 
 WEIGHTS = {
@@ -202,9 +204,17 @@ class Teller:
         self._makes = deque([BucketedStore, PostgresStore] if self._is_bucketed else [PostgresStore])
         self.now = EIGHT
         self.owner = Owner(EIGHT, make=self._makes[0])
+        self._another = self._second()
         for slug in SLUGS:
             Tenant.objects.create(slug=slug)
         Calendar.objects.create(id=1, name="closed")
+
+    def _second(self) -> PostgresStore:
+        return self._makes[0](connector(connection.get_connection_params(), name="another"))
+
+    def close(self) -> None:
+        self.owner.store.close()
+        self._another.close()
 
     def _job(self, number: int) -> Job | None:
         return Job.objects.filter(pk=self._ids[number], deleted_at=None).first()
@@ -291,14 +301,16 @@ class Teller:
         if not Job.objects.filter(pk=self._ids[number]).exists():
             self.create(number, definition)
 
-    def take_over(self) -> None:
-        self.owner.take_over()
+    def take_over(self, shards: list[int], by_another: bool) -> None:
+        self.owner.take_over(shards, self._another if by_another else None)
 
     def switch(self) -> None:
         """All nodes were down; with the bucketed store, they come back with the other one."""
         if self._is_bucketed:
             self._makes.rotate()
+        self.close()
         self.owner.start_again(self._makes[0])
+        self._another = self._second()
 
     def upkeep(self, what: str) -> None:
         getattr(self.owner, what)()
@@ -333,9 +345,11 @@ class Teller:
             for fire in Fire.objects.all()
         ]
         runs = next_runs(connection.connection, self._ids)
+        planned = {job_id for job_id, run in runs.items() if run.scheduled_for is not None or run.fire_at is None}
         jobs = [
             f"job {number_of[job.pk]} next {runs[job.pk]} problem {job.problem!r} version {job.schedule_version}"
-            f" paused {job.paused_at} {job.paused_until}" + (f" fired {job.fired}" if job.max_runs is not None else "")
+            f" paused {job.paused_at} {job.paused_until}"
+            + (f" fired {job.fired}" if job.max_runs is not None and job.pk in planned else "")
             for job in Job.objects.all()
         ]
         return sorted(fires + jobs)
