@@ -119,9 +119,22 @@ class TenantQueues(bootsteps.StartStopStep):
             c.task_consumer.cancel_by_queue(name)
             self._consumed.discard(name)
             log.info("no longer consuming %s: its tenant is gone", name)
+        for name in self._unheard(c):
+            c.task_consumer.cancel_by_queue(name)
+            self._consumed.discard(name)
+            log.warning("the broker no longer gives us %s: consuming it anew", name)
         missing = [name for name in wanted if name not in self._consumed]
         if missing:
             self._consume(c, missing, wanted)
+
+    def _unheard(self, c: Any) -> list[str]:
+        """Queues whose consumer the broker has cancelled, and Celery has not noticed: its first look at a connection
+        drops whatever is raised there, a cancelled consumer, too.
+        """
+        if not self._is_amqp:
+            return []
+        tags, living = c.task_consumer._active_tags, c.task_consumer.channel.callbacks
+        return [name for name in self._consumed if tags.get(name) not in living]
 
     def _wanted(self) -> dict[str, Consumed] | None:
         """The queues of all tenants by name; None when the database does not answer."""
