@@ -197,22 +197,23 @@ def test_a_pause_waits_for_a_claim_in_flight_and_stops_what_it_claimed(
     assert [(f.state, f.reason) for f in Fire.objects.all()] == [("skipped", "paused")]
 
 
-def test_a_claim_waits_for_a_pause_in_flight_and_records_its_occurrences_as_paused(
+def test_a_claim_leaves_a_job_that_is_being_paused_to_the_next_poll_and_then_records_it_as_paused(
     world: PostgresBackend, in_thread: InThread
 ) -> None:
     world.add(1)
+    world.add(2)
     epochs = owned(world)
     planned = plans(due(world), epoch=epochs[1])
     with transaction.atomic():
         Job.objects.select_for_update().get(pk=job_id(1))
         Job.objects.filter(pk=job_id(1)).update(paused_at=NOON)
-        claiming = in_thread(world.another("owner").claim, epochs, planned)
-        until_someone_waits()
-    assert claiming.result() == {}
-    assert [(f.state, f.reason) for f in Fire.objects.all()] == [("skipped", "paused")]
+        claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=5)
+    assert [fire.job_id for fire in Fire.objects.all()] == [job_id(2)] and len(claimed) == 1
+    assert world.another("owner").claim(epochs, plans(due(world), epoch=epochs[1])) == {}
+    assert [(f.state, f.reason) for f in Fire.objects.filter(job=job_id(1))] == [("skipped", "paused")]
 
 
-def test_a_claim_waits_for_an_edit_in_flight_and_leaves_the_job_to_its_new_schedule(
+def test_a_claim_leaves_a_job_that_is_being_edited_to_its_new_schedule(
     world: PostgresBackend, in_thread: InThread
 ) -> None:
     world.add(1)
@@ -222,9 +223,8 @@ def test_a_claim_waits_for_an_edit_in_flight_and_leaves_the_job_to_its_new_sched
         job = Job.objects.select_for_update().get(pk=job_id(1))
         job.every = timedelta(minutes=2)
         job.save()
-        claiming = in_thread(world.another("owner").claim, epochs, planned)
-        until_someone_waits()
-    assert claiming.result() == {}
+        assert in_thread(world.another("owner").claim, epochs, planned).result(timeout=5) == {}
+    assert world.another("owner").claim(epochs, planned) == {}
     assert not Fire.objects.exists()
 
 

@@ -73,23 +73,29 @@ j.fired + coalesce(p.carried, 0) + CASE WHEN j.paused_at IS NULL THEN p.fired EL
 -- (The bucketed store moves the jobs' entries too.)
 
 -- name: claim
--- Advance the jobs that are still as they were read, and insert the occurrences of those. A row that an older schedule left
--- unstarted is taken over by a newer one; one that a person cancelled, or that started, is not.
+-- Advance the jobs that are still as they were read, and insert the occurrences of those. Nobody is waited for: a job that somebody is
+-- changing just now is left to the next poll, however long his transaction takes. A row that an older schedule left unstarted is
+-- taken over by a newer one; one that a person cancelled, or that started, is not.
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
         %(fired)s::integer[], %(problems)s::text[], %(leave)s::boolean[], %(enter)s::boolean[], %(slots)s::smallint[],
         %(carried)s::integer[]
     ) AS p(job_id, version, was, next_for, next_at, fired, problem, leaves, enters, slot, carried)
+), held AS MATERIALIZED (
+    SELECT p.* FROM plan p CROSS JOIN LATERAL (
+        SELECT FROM scheduling_job
+        WHERE id = p.job_id AND schedule_version = p.version AND deleted_at IS NULL AND next_scheduled_for IS NOT DISTINCT FROM p.was
+          AND in_bucket = coalesce(p.leaves, false)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS j
 ), advanced AS (
     UPDATE scheduling_job j
     SET next_scheduled_for = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_for END,
         next_fire_at = CASE WHEN j.max_runs <= {fired} OR p.enters THEN NULL ELSE p.next_at END,
         in_bucket = coalesce(p.enters, false),
         fired = {fired}, problem = coalesce(p.problem, ''), superseded = '[]'
-    FROM plan p
-    WHERE j.id = p.job_id AND j.schedule_version = p.version AND j.deleted_at IS NULL
-      AND j.next_scheduled_for IS NOT DISTINCT FROM p.was AND j.in_bucket = coalesce(p.leaves, false)
+    FROM held p WHERE j.id = p.job_id
     RETURNING j.id, j.tenant_id, j.shard_id, j.schedule_version, j.max_attempts, j.overlap <> 'allow' AS exclusive,
         CASE WHEN j.paused_at IS NOT NULL THEN coalesce(j.paused_until, 'infinity') END AS paused_until,
         p.leaves, p.enters, p.slot, p.next_for, p.next_at
