@@ -27,12 +27,9 @@ from scheduling.core.effects import (
     Claim,
     CountPredecessors,
     Effect,
-    Expire,
-    Promote,
     Publish,
     ReadDue,
     ReadWaiting,
-    Reap,
     Record,
     Release,
     Settle,
@@ -41,7 +38,7 @@ from scheduling.core.effects import (
     TakeAgain,
 )
 from scheduling.core.fire import Fire, Outcome, State, Verdict
-from scheduling.core.gates import Gates
+from scheduling.core.gates import BROKER, Gates, lane_of
 from scheduling.core.judging import judge_fires, late_s
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.looks import Looks
@@ -49,15 +46,12 @@ from scheduling.core.marks import Marks, Number, number_of
 from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
 from scheduling.core.planning import DueJob, plan_jobs
 from scheduling.core.timing_wheel import TimingWheel, tick_of
+from scheduling.core.upkeep import Upkeep
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
 WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
-REAP_S = 1.0
-PROMOTE_S = 1.0
 RECORD_S = 0.05
-EXPIRE_S = 60.0
 IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
-BROKER = "broker"  # the gate of the connection itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,8 @@ class Engine:
         self._settling: dict[Number, Fire] = {}
         self._gates = Gates()
         self._looks = Looks()
-        self._wait_at = self._reap_at = self._record_at = self._promote_at = self._expire_at = 0.0
+        self._upkeep = Upkeep(clock, self._marks)
+        self._wait_at = self._record_at = 0.0
         self._releasing = self._recording = False
         self._draining = False
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
@@ -159,8 +154,7 @@ class Engine:
         if self._marks.have_moved and not self._recording:
             wakes.append(self._record_at)
         if self.shards and self._may_act(now):
-            wakes += [self._reap_at, self._promote_at]
-            wakes.append(self._looks.next_at(self.shards))
+            wakes += [self._upkeep.next_at(), self._looks.next_at(self.shards)]
             if not self._releasing:
                 wakes.append(self._wait_at)
             if (tick := self._wheel.next_deadline()) is not None:
@@ -199,15 +193,7 @@ class Engine:
             if takes_more:
                 self._releasing = True
                 effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
-        if now >= self._reap_at:
-            self._reap_at = now + REAP_S
-            effects.append(Reap(self._marks.epochs(shards), self._clock.now()))
-        if now >= self._promote_at:
-            self._promote_at = now + PROMOTE_S
-            effects.append(Promote(self._marks.epochs(shards), self._clock.now()))
-        if now >= self._expire_at and 0 in shards:
-            self._expire_at = now + EXPIRE_S
-            effects.append(Expire(shards, self._clock.now()))
+        effects += self._upkeep.begin(now)
         return effects
 
     # -- claim --------------------------------------------------------------------------------------------------
@@ -272,7 +258,7 @@ class Engine:
         for fire in fires:
             if fire.fire_at > job_now and fire.attempt == 0:
                 self._await(fire)  # job time runs behind what the wheel was told
-            elif (opens_at := self._opens_at(fire)) > now:
+            elif (opens_at := self._gates.opens_at(BROKER, lane_of(fire))) > now:
                 self._hold(fire, opens_at, settlements, now)
             elif fire.may_overlap:
                 publish.append(fire)
@@ -352,19 +338,19 @@ class Engine:
                     if fire.attempt == 0:
                         self.latency.record(max(0.0, now - self._clock.real_time(fire.fire_at)))
                     if not self._gates.all_open:
-                        self._gates.succeed(_gate(fire), now)
+                        self._gates.succeed(lane_of(fire), now)
                         self._gates.succeed(BROKER, now)
                     self._marks.done(fire)
                     continue
                 case Verdict.NACKED:
                     fire.published = True
-                    self._gates.close(_gate(fire), now)
+                    self._gates.close(lane_of(fire), now)
                 case Verdict.LOST:
                     fire.published = True
                     self._gates.close(BROKER, now)
                 case Verdict.UNSENT:
                     self._gates.close(BROKER, now)
-            self._hold(fire, self._opens_at(fire), settlements, now)
+            self._hold(fire, self._gates.opens_at(BROKER, lane_of(fire)), settlements, now)
         return self._settle(settlements)
 
     # -- watermarks ---------------------------------------------------------------------------------------------
@@ -376,22 +362,26 @@ class Engine:
         self._recording = True
         return [Record(self._marks.epochs(marks), marks)]
 
+    def recorded(self) -> list[Effect]:
+        self._recording = False
+        self._record_at = self._clock.monotonic() + RECORD_S
+        return []
+
+    # -- upkeep -------------------------------------------------------------------------------------------------
+
     def reaped(self) -> list[Effect]:
         """Some runs were ended: what they free is looked for, and whether there are more."""
         self.look_now()
-        self._reap_at = 0.0
+        self._upkeep.reap_again()
         return []
 
     def promoted(self, *, more: bool) -> list[Effect]:
         """``more``: another round is needed at once."""
         if more:
-            self._promote_at = 0.0
+            self._upkeep.promote_again()
         return []
 
-    def recorded(self) -> list[Effect]:
-        self._recording = False
-        self._record_at = self._clock.monotonic() + RECORD_S
-        return []
+    # -- the wheel ----------------------------------------------------------------------------------------------
 
     def _await(self, fire: Fire) -> None:
         """Into the wheel, until job time gets to ``fire_at``; a retry is due already."""
@@ -400,16 +390,7 @@ class Engine:
             due_at = self._clock.monotonic() + RECHECK_S
         self._wheel.add(tick_of(due_at) + 1, fire)
 
-    def _opens_at(self, fire: Fire) -> float:
-        if self._gates.all_open:
-            return 0.0
-        return max(self._gates.opens_at(BROKER), self._gates.opens_at(_gate(fire)))
-
     def _take_again(self, shards: Iterable[int]) -> list[Effect]:
         mine = self.shards & set(shards)
         self.drop(mine)
         return [TakeAgain(mine)] if mine else []
-
-
-def _gate(fire: Fire) -> tuple[int, str]:
-    return fire.work.tenant_id, fire.work.lane

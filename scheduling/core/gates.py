@@ -6,12 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from scheduling.core.fire import Fire
+
+BROKER = "broker"  # the gate of the connection itself
 FIRST_S = 0.05
 LONGEST_S = 1.0
 
 
+def lane_of(fire: Fire) -> tuple[int, str]:
+    """The gate of its tenant's lane."""
+    return fire.work.tenant_id, fire.work.lane
+
+
 class Gates:
-    """One gate for each key (a tenant's lane, or the broker itself). Times are monotonic seconds."""
+    """One gate for each key (``lane_of`` a fire, or the ``BROKER``). Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._closed: dict[Hashable, tuple[float, float]] = {}  # key -> (opens at, length of this closure)
@@ -29,9 +37,11 @@ class Gates:
         pause_s = min(pause_s * 2, LONGEST_S) if pause_s and now - opens_at < LONGEST_S else FIRST_S
         self._closed[key] = (now + pause_s, pause_s)
 
-    def opens_at(self, key: Hashable) -> float:
-        """When the gate opens, or opened; 0 for one that was never closed."""
-        return self._closed[key][0] if key in self._closed else 0.0
+    def opens_at(self, *keys: Hashable) -> float:
+        """When the last of these gates opens, or opened; 0 if none was ever closed."""
+        if not self._closed:
+            return 0.0  # nearly always
+        return max((self._closed[key][0] for key in keys if key in self._closed), default=0.0)
 
     def succeed(self, key: Hashable, now: float) -> None:
         """The broker takes messages again: the next refusal starts from the shortest closure."""

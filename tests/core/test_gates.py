@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduling.core.gates import FIRST_S, LONGEST_S, Gates
+from scheduling.core.gates import BROKER, FIRST_S, LONGEST_S, Gates
 
 GATE = (1, "bulk")
 
@@ -56,3 +56,11 @@ def test_a_closed_gate_leaves_the_others_open() -> None:
     gates.close(GATE, 100.0)
     assert gates.opens_at((2, "bulk")) == 0.0
     assert gates.opens_at((1, "transactional")) == 0.0
+
+
+def test_what_passes_several_gates_waits_for_the_last_to_open() -> None:
+    gates = Gates()
+    gates.close(GATE, 100.0)
+    gates.close(BROKER, 200.0)
+    assert gates.opens_at(BROKER, GATE) == gates.opens_at(GATE, BROKER) == gates.opens_at(BROKER)
+    assert gates.opens_at(GATE, (2, "bulk")) == gates.opens_at(GATE)

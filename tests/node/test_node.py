@@ -13,7 +13,7 @@ from django.db import connection
 
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
-from scheduling.core import engine
+from scheduling.core import upkeep
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.core.sharding import assign
 from scheduling.models import Fire, Job, JobClock, Node, Shard
@@ -215,7 +215,7 @@ def test_a_job_that_is_edited_fires_by_its_new_schedule_within_a_poll(start: Sta
 
 
 def test_history_expires_and_days_with_unfinished_fires_are_kept(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "EXPIRE_S", 0.2)  # a day that is being read is left to the next time
+    monkeypatch.setattr(upkeep, "EXPIRE_S", 0.2)  # a day that is being read is left to the next time
     job = Job.objects.once(TASK, JobClock.objects.now() + timedelta(days=9))
     long_ago = JobClock.objects.now() - timedelta(days=60)
     done = make_fire(job, long_ago, state="succeeded", attempt=1)
@@ -287,7 +287,7 @@ def test_many_lost_runs_are_all_retried_though_one_reap_ends_only_some(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reap, "BATCH", 3)
-    monkeypatch.setattr(engine, "REAP_S", 60.0)
+    monkeypatch.setattr(upkeep, "REAP_S", 60.0)
     job = Job.objects.once(TASK, JobClock.objects.now() + timedelta(days=9))
     now = JobClock.objects.now()
     run: dict[str, Any] = {
