@@ -11,7 +11,6 @@ from scheduling.core.effects import (
     Claim,
     CountPredecessors,
     Effect,
-    Expire,
     Publish,
     ReadDue,
     ReadWaiting,
@@ -19,7 +18,6 @@ from scheduling.core.effects import (
     Record,
     Release,
     Settle,
-    TakeAgain,
 )
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, State, Verdict
 from scheduling.core.overlap import Predecessors
@@ -43,19 +41,6 @@ def reasons(effects: list[Effect]) -> list[tuple[State, str]]:
 def test_it_looks_a_window_ahead_for_due_jobs() -> None:
     desk = Desk(shards=(1, 5), window_s=1.0, batch=77)
     assert one(ReadDue, desk.pass_time()) == ReadDue(frozenset({1, 5}), NOON + SECOND, 77)
-
-
-def test_while_one_half_of_the_shards_is_claimed_the_other_is_looked_at_and_never_the_same() -> None:
-    desk = Desk(shards=(1, 2, 3))
-    odd, even = of(ReadDue, desk.pass_time())
-    if 1 not in odd.shards:
-        odd, even = even, odd
-    assert (odd.shards, even.shards) == (frozenset({1, 3}), frozenset({2}))
-    claim = one(Claim, desk.engine.due_read(odd, [due(1)]))
-    desk.engine.due_read(even, [])
-    assert [read.shards for read in of(ReadDue, desk.pass_time(1))] == [{2}]
-    desk.engine.claimed(claim, {})
-    assert [read.shards for read in of(ReadDue, desk.pass_time())] == [{1, 3}]
 
 
 def test_nothing_is_published_before_its_time() -> None:
@@ -365,21 +350,6 @@ def test_a_hint_does_not_wait_for_the_poll() -> None:
     assert of(ReadDue, desk.pass_time()) != []
 
 
-def test_leases_of_workers_are_reaped_each_second_and_history_expires_by_the_owner_of_shard_zero() -> None:
-    effects = Desk(shards=(1, 2)).run(10.5)
-    assert (len(of(Reap, effects)), of(Expire, effects)) == (11, [])
-    assert of(Reap, effects)[0].epochs == {1: 1, 2: 1}
-    assert len(of(Expire, Desk(shards=(0,)).run(119))) == 2
-
-
-def test_after_some_were_reaped_it_looks_at_once_for_more_and_for_what_they_free() -> None:
-    desk = Desk()
-    desk.run(0.5)
-    desk.engine.reaped()
-    effects = desk.pass_time()
-    assert (len(of(Reap, effects)), len(of(ReadWaiting, effects))) == (1, 1)
-
-
 def test_several_occurrences_of_a_fast_job_go_out_in_order() -> None:
     desk = Desk(window_s=1.0)
     desk.claim(make_due(make_work(), schedule=every(0.25)), due(9, at_s=0.6))
@@ -392,10 +362,3 @@ def test_publish_is_one_effect_for_all_that_are_due() -> None:
     desk = Desk()
     desk.claim(*(due(n) for n in range(50)))
     assert len(one(Publish, desk.run(0.002)).fires) == 50
-
-
-def test_a_reap_that_failed_costs_no_take_over() -> None:
-    desk = Desk()
-    assert desk.engine.failed(one(Reap, desk.pass_time())) == []
-    assert desk.engine.shards == {1}
-    assert of(TakeAgain, desk.effects) == []
