@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from scheduling.core.clock import MICROSECOND, Clock
 from scheduling.core.closed_times import CalendarFields
@@ -155,12 +156,14 @@ def plan_jobs(jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: 
 def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> JobPlan:
     """All occurrences of a job whose ``fire_at`` is not after ``until`` (job time), judged by its misfire policy.
 
-    A schedule that can no longer be read does not stop the shard: the plan puts the job aside, with the reason.
+    A schedule that can no longer be read does not stop the shard: the plan puts the job aside, with the reason. What
+    earlier schedules had up to their edits is superseded.
     """
+    planning = _Plan(due, clock)
     try:
-        plan = _Plan(due, clock).upto(until)
+        plan = planning.upto(until)
     except InvalidField as problem:
-        return JobPlan(due, None, None, problem=str(problem))
+        plan = JobPlan(due, None, None, planning.all_superseded(), problem=str(problem))
     return _numbered(due, plan, number)
 
 
@@ -219,12 +222,18 @@ class _Plan:
 
     def __init__(self, due: DueJob, clock: Clock) -> None:
         self._due, self._job, self._clock = due, due.job, clock
-        self._rules = misfire_rules(due.work)
-        self._schedule = due.job.build()
-        self._calendar: Calendar | None = None if due.job.calendar is None else due.job.calendar.build()
         self._now, self._monotonic = clock.now(), clock.monotonic()
 
+    @cached_property
+    def _rules(self) -> MisfireRules:
+        return misfire_rules(self._due.work)
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return self._job.build()
+
     def upto(self, until: datetime) -> JobPlan:
+        """Raises InvalidField."""
         kept, rows = self._superseded()
         found = self._occurrences(until)
         # all of them under one policy: of an outage with an edit in it `latest` fires one
@@ -235,6 +244,25 @@ class _Plan:
     def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
         """Of old schedules: what the new one still has, with the old fire time; and rows for the rest."""
         kept, rows = [], []
+        for old, schedule, after in self._old_schedules():
+            change = edit(
+                schedule, self._schedule, after=after, edited_at=old.edited_at, keep=self._rules.catch_up_limit
+            )
+            kept += [(at, self._fire_at(schedule, at, old.jitter)) for at in change.kept]
+            rows += self._superseded_rows(change.superseded, change.counted)
+        return kept, rows
+
+    def all_superseded(self) -> list[PlannedRow]:
+        """Of old schedules, where the new one cannot be read, and so has none of their occurrences."""
+        keep = self._due.work.catch_up_limit  # of no rules: they may be what cannot be read
+        rows = []
+        for old, schedule, after in self._old_schedules():
+            left = backlog(schedule, after=after, until=old.edited_at, late_until=old.edited_at, keep=keep)
+            rows += self._superseded_rows(left.listed, left.counted)
+        return rows
+
+    def _old_schedules(self) -> Iterator[tuple[Superseded, Schedule, datetime]]:
+        """Those that may have occurrences without a row, each with the instant up to which they have theirs."""
         for old in self._job.superseded:
             if old.after is None:
                 continue  # its job had no entry: there was nothing to come
@@ -242,14 +270,11 @@ class _Plan:
                 schedule = old.schedule.build(self._due.work.job_id)
             except InvalidField:
                 continue  # what was impossible had no occurrences; the edit that mends it must not fail by it
-            change = edit(
-                schedule, self._schedule, after=old.after, edited_at=old.edited_at, keep=self._rules.catch_up_limit
-            )
-            kept += [(at, self._fire_at(schedule, at, old.jitter)) for at in change.kept]
-            rows += [self._row(at, at, State.SKIPPED, "superseded") for at in change.superseded]
-            if (rest := change.counted) is not None:
-                rows.append(self._rest(rest, "superseded"))
-        return kept, rows
+            yield old, schedule, old.after
+
+    def _superseded_rows(self, listed: Iterable[datetime], counted: Rest | None) -> list[PlannedRow]:
+        rows = [self._row(at, at, State.SKIPPED, "superseded") for at in listed]
+        return rows if counted is None else [*rows, self._rest(counted, "superseded")]
 
     def _occurrences(self, until: datetime) -> _Due:
         start = self._due.next_scheduled_for or self._schedule.next_after(self._job.changed_at)
@@ -277,7 +302,8 @@ class _Plan:
     ) -> Iterator[PlannedRow]:
         """A row for each: closed in the calendar, too late, or to be fired."""
         fire_at = dict(occurrences)
-        closed = {at for at in fire_at if self._calendar is not None and self._calendar.excludes(at)}
+        calendar: Calendar | None = None if self._job.calendar is None else self._job.calendar.build()
+        closed = {at for at in fire_at if calendar is not None and calendar.excludes(at)}
         yield from (self._row(at, fire_at[at], State.SKIPPED, "excluded") for at in sorted(closed))
         candidates = [Candidate(at, self._late_s(fires)) for at, fires in fire_at.items() if at not in closed]
         judgement = judge(candidates, self._rules, now=self._now, counted=counted)

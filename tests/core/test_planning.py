@@ -199,6 +199,39 @@ def test_an_old_schedule_that_was_impossible_does_not_hinder_the_one_that_mends_
     assert (seconds(found), found.problem) == ([(60, "claimed")], "")
 
 
+def test_an_edit_that_cannot_be_read_supersedes_what_was_to_come_before_it() -> None:
+    first = Superseded(every(60), timedelta(0), NOON - SECOND, NOON + SECOND * 150)
+    impossible = Superseded(cron("62 * * * *"), timedelta(0), NOON + SECOND * 150, NOON + SECOND * 160)
+    second = Superseded(every(100), timedelta(0), NOON + SECOND * 160, NOON + SECOND * 250)
+    due = make_due(
+        make_work(),
+        None,
+        schedule=cron("61 * * * *"),
+        changed_at=NOON + SECOND * 250,
+        superseded=(first, impossible, second),
+    )
+    found = plan(due, at_s=250, until_s=251)
+    assert seconds(found) == [(s, "skipped superseded") for s in (0, 60, 120, 200)]
+    assert [row.fire.seq for row in found.rows] == [1, 2, 3, 4]
+    assert found.problem.startswith("cron '61 * * * *'")
+    assert found.next_fire_at is None
+
+
+def test_what_an_edit_that_cannot_be_read_supersedes_is_accounted_for_within_the_limit() -> None:
+    for limit in (3, 0):  # a limit of 0 is itself a reason to put the job aside
+        due = edited(every(60), cron("61 * * * *"), after_s=-1, at_s=3599, work=make_work(catch_up_limit=limit))
+        found = plan(due, at_s=3599, until_s=3601)
+        assert sum(row.covers for row in found.rows) == 60
+        assert len(found.rows) == limit + 2  # the first, the newest, and one for those between
+
+
+def test_a_calendar_that_cannot_be_read_supersedes_what_was_to_come_before_it() -> None:
+    nowhere = CalendarFields("Mars/Olympus", (), [])
+    found = plan(edited(every(60), every(60), after_s=-1, at_s=90, calendar=nowhere), at_s=90, until_s=91)
+    assert seconds(found) == [(0, "skipped superseded"), (60, "skipped superseded")]
+    assert "Mars/Olympus" in found.problem
+
+
 # -- calendars, bounds, zone changes --------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from scheduling.core.jitter import jittered
-from scheduling.models import Fire, Job
+from scheduling.models import Entry, Fire, Job
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.polling import PollingStore
@@ -185,6 +185,26 @@ def test_a_schedule_that_sql_broke_is_put_aside_and_taken_up_by_the_edit_that_me
     by_sql(job, "0 9 * * *")
     owner.look(at("08:40"))
     assert (Job.objects.get().problem, next_of(job)) == ("", "2026-03-02 09:00:00")
+
+
+@pytest.mark.parametrize("edit", [by_update, by_sql])  # save() refuses it
+def test_an_edit_to_an_impossible_schedule_leaves_no_occurrence_without_a_row(edit: Edit, owner: Owner) -> None:
+    job = owner.keeps(daily("0,5,30 9 * * *"))
+    owner.at(at("09:10"))
+    edit(job, "61 * * * *")
+    owner.look(at("09:10"))
+
+    assert rows(job) == ["09:00:00 skipped superseded", "09:05:00 skipped superseded"]
+    aside = Job.objects.get()
+    assert aside.problem.startswith("cron '61 * * * *'")
+    assert (next_of(job), aside.superseded, aside.in_bucket) == (None, [], False)
+    assert not Entry.objects.exists()
+
+    owner.at(at("09:20"))
+    edit(job, "0,15,30 9 * * *")
+    owner.look(at("09:20"))
+    assert rows(job) == ["09:00:00 skipped superseded", "09:05:00 skipped superseded"]
+    assert next_of(job) == "2026-03-02 09:30:00"
 
 
 # -- max_runs -------------------------------------------------------------------------------------------------------

@@ -131,6 +131,18 @@ def test_a_job_with_a_problem_is_put_aside_with_its_reason(world: Backend) -> No
     assert world.job(1) == (None, None, aside.problem)
 
 
+def test_what_a_job_with_a_problem_still_had_to_come_is_recorded_as_it_is_put_aside(world: Backend) -> None:
+    world.add(1)
+    epochs = owned(world)
+    (plan,) = plans(due(world), epoch=epochs[1])
+    (row,) = plan.rows
+    row.state, row.reason = State.SKIPPED, "superseded"
+    aside = type(plan)(plan.due, None, None, [row], problem="cron '61 * * * *': minute 61 is not in 0-59")
+    assert world.store.claim(epochs, [aside]) == {}
+    assert state(world, row.fire) == "skipped superseded"
+    assert world.job(1) == (None, None, aside.problem)
+
+
 @pytest.mark.parametrize(
     ("state_", "reason"),
     [
