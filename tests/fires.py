@@ -62,6 +62,11 @@ def delivery_of(fire: Fire, *, fence: int | None = None) -> Delivery:
     )
 
 
+def row_of(fire: Fire) -> Fire:
+    """As it is by now."""
+    return Fire.objects.by_id(fire.id)
+
+
 def claimed(fire: Fire) -> ClaimedFire:
     """The fire as a node holds it."""
     job = fire.job

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, connections
 
+from scheduling.models import JobClock
 from scheduling.store.connection import Connection, connector
+from scheduling.store.ledger import PostgresLedger
 from tests import committed
+from tests.fires import NOON
 from tests.store.backends import Backend, BucketedBackend, MemoryBackend, PostgresBackend
+from tests.store.ledger_plans import keep_all_plans
 from tests.store.sessions import InThread, OpenSession
 
 committed_db = committed.committed_db
@@ -59,3 +64,20 @@ def in_thread() -> Iterator[InThread]:
             return pool.submit(run)
 
         yield call
+
+
+@pytest.fixture
+def planning_ledger() -> PostgresLedger:
+    """It plans every statement anew, as it does while its tables are small."""
+    return PostgresLedger("default", lease=timedelta(seconds=30))
+
+
+@pytest.fixture(params=["planned anew", "kept plans"])
+def ledger(request: pytest.FixtureRequest, planning_ledger: PostgresLedger) -> PostgresLedger:
+    return planning_ledger if request.param == "planned anew" else keep_all_plans(planning_ledger)
+
+
+@pytest.fixture
+def stopped_clock() -> None:
+    """Job time stands still a minute after noon."""
+    JobClock.objects.create(job_origin=NOON + timedelta(minutes=1), real_origin=None)

@@ -1,4 +1,6 @@
-"""For tests of the ledger: plans that are kept from the start, and what passes between us and the server."""
+"""For tests of the ledger: what it lets run, plans that are kept from the start, and what passes between us and the
+server.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from django.db import connection
 
 from scheduling.store.ledger import PostgresLedger
+from scheduling.store.ledger_port import Acquired, Delivery
 from scheduling.store.partitions import Day
 
 
@@ -25,6 +28,13 @@ class EveryDay(dict[Day, str]):
 def keep_all_plans(ledger: PostgresLedger) -> PostgresLedger:
     ledger._session._kept = EveryDay()
     return ledger
+
+
+def acquired(ledger: PostgresLedger, delivery: Delivery) -> Acquired:
+    """What acquiring it gave, which was not a refusal."""
+    verdict = ledger.acquire(delivery)
+    assert isinstance(verdict, Acquired)
+    return verdict
 
 
 @contextmanager

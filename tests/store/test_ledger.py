@@ -1,10 +1,9 @@
-"""The ledger in Postgres: each rule of acquire, heartbeat, complete and fail, on one connection."""
+"""What becomes of an acquired fire: each rule of heartbeat, complete, fail and bury, on one connection."""
 
 from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from itertools import product
 from typing import Any
 
 import pytest
@@ -12,248 +11,16 @@ import pytest
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.identity import fire_id, millisecond_of, run_id
-from scheduling.models import Fire, Job, JobClock, JobRun
-from scheduling.store.ledger import RESULT_LIMIT, PostgresLedger
-from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
-from tests.fires import NOON, delivery_of, make_fire, make_job
-from tests.store.ledger_plans import counted_round_trips, keep_all_plans
+from scheduling.models import Fire, JobRun
+from scheduling.store.ledger import RESULT_LIMIT
+from scheduling.store.ledger_port import Failure
+from tests.fires import NOON, delivery_of, make_fire, make_job, row_of
+from tests.store.ledger_plans import acquired, counted_round_trips
 
 pytestmark = pytest.mark.django_db
 
 HOUR = timedelta(hours=1)
 BOOM = Failure("ValueError: boom", "Traceback …")
-
-
-@pytest.fixture
-def planning_ledger() -> PostgresLedger:
-    """It plans every statement anew, as it does while its tables are small."""
-    return PostgresLedger("default", lease=timedelta(seconds=30))
-
-
-@pytest.fixture(params=["planned anew", "kept plans"])
-def ledger(request: pytest.FixtureRequest, planning_ledger: PostgresLedger) -> PostgresLedger:
-    return planning_ledger if request.param == "planned anew" else keep_all_plans(planning_ledger)
-
-
-@pytest.fixture
-def stopped_clock() -> None:
-    """Job time stands still a minute after noon."""
-    JobClock.objects.create(job_origin=NOON + timedelta(minutes=1), real_origin=None)
-
-
-def acquired(ledger: PostgresLedger, delivery: Delivery) -> Acquired:
-    verdict = ledger.acquire(delivery)
-    assert isinstance(verdict, Acquired)
-    return verdict
-
-
-def row_of(fire: Fire) -> Fire:
-    return Fire.objects.by_id(fire.id)
-
-
-def test_acquire_makes_a_claimed_fire_running_with_its_first_attempt(ledger):
-    job = make_job(max_attempts=5, retry_base=timedelta(seconds=7), retry_cap=timedelta(minutes=2))
-    fire = make_fire(job)
-    delivery = delivery_of(fire)
-
-    verdict = acquired(ledger, delivery)
-
-    row = row_of(fire)
-    assert (row.state, row.attempt, row.holder, row.fence) == ("running", 1, delivery.holder, 1)
-    assert row.lease_until
-    assert row.started_at
-    assert row.lease_until - row.started_at >= timedelta(seconds=29)
-    assert (verdict.attempt, verdict.max_attempts, verdict.exclusive) == (1, 5, False)
-    assert (verdict.retry_base, verdict.retry_cap) == (timedelta(seconds=7), timedelta(minutes=2))
-
-
-def test_acquire_repeated_by_its_holder_counts_no_second_attempt(ledger):
-    delivery = delivery_of(make_fire(make_job()))
-    first = acquired(ledger, delivery)
-
-    assert acquired(ledger, delivery) == first
-    assert Fire.objects.get().attempt == 1
-
-
-def test_a_second_delivery_of_a_running_fire_is_refused_even_past_its_lease(ledger):
-    fire = make_fire(make_job())
-    acquired(ledger, delivery_of(fire))
-    Fire.objects.update(lease_until=NOON - HOUR)
-
-    assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.RUNNING)
-
-
-@pytest.mark.parametrize(
-    ("columns", "reason"),
-    [
-        ({"fence": 3}, Refusal.STALE_FENCE),
-        ({"state": "succeeded", "attempt": 1}, Refusal.DONE),
-        ({"state": "dead", "reason": "attempts_exhausted", "attempt": 3}, Refusal.DONE),
-        ({"state": "skipped", "reason": "missed"}, Refusal.DONE),
-        ({"state": "retry_wait", "reason": "failed", "wake_at": NOON, "attempt": 1}, Refusal.WAITING),
-        ({"state": "parked", "reason": "overlap", "wake_at": NOON}, Refusal.WAITING),
-        (
-            {"state": "running", "attempt": 1, "holder": uuid.UUID(int=1), "lease_until": NOON, "started_at": NOON},
-            Refusal.RUNNING,
-        ),
-    ],
-)
-def test_acquire_refuses_and_changes_nothing(ledger, columns, reason):
-    fire = make_fire(make_job(), **columns)
-    before = Fire.objects.values().get()
-
-    assert ledger.acquire(delivery_of(fire, fence=1)) == Refused(reason)
-    assert Fire.objects.values().get() == before
-
-
-def test_a_message_whose_row_is_gone_is_refused(ledger):
-    fire = make_fire(make_job())
-    Fire.objects.all().delete()
-
-    assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.GONE)
-
-
-def test_a_message_whose_partition_never_was_is_refused(planning_ledger):
-    job = make_job()
-    scheduled_for = NOON - timedelta(days=400)
-    delivery = Delivery(
-        fire_id=fire_id(job.id, scheduled_for),
-        job_id=job.id,
-        scheduled_for=scheduled_for,
-        history_days=7,
-        fence=1,
-        holder=uuid.uuid4(),
-    )
-
-    assert planning_ledger.acquire(delivery) == Refused(Refusal.GONE)
-
-
-def test_a_fire_whose_job_row_is_gone_is_refused(ledger):
-    fire = make_fire(make_job())
-    Job.objects.filter(pk=fire.job_id)._raw_delete("default")
-
-    assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.DELETED)
-
-
-@pytest.mark.usefixtures("stopped_clock")
-class TestJudgement:
-    """What became of the job since the message was sent, judged and written by the acquire."""
-
-    def paused(self, job: Job) -> None:
-        Job.objects.filter(pk=job.pk).update(paused_at=NOON)
-
-    def test_a_paused_job_skips_its_unstarted_fire(self, ledger):
-        fire = make_fire(make_job())
-        self.paused(fire.job)
-
-        assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.PAUSED)
-        row = row_of(fire)
-        assert (row.state, row.reason, row.attempt) == ("skipped", "paused", 0)
-        assert row.finished_at is not None
-
-    def test_a_paused_job_gives_a_started_fire_back_to_its_owner_until_resume(self, ledger):
-        fire = make_fire(make_job(), attempt=1, fence=2)
-        self.paused(fire.job)
-
-        assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.PAUSED)
-        row = row_of(fire)
-        assert (row.state, row.reason, row.attempt, row.fence) == ("retry_wait", "paused", 1, 2)
-        assert row.wake_at == NOON + timedelta(minutes=1)
-        assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.PAUSED), "a copy of the message"
-
-    @pytest.mark.parametrize(("until_s", "runs"), [(60, True), (61, False)])
-    def test_a_pause_ends_by_itself_on_the_job_clock(self, ledger, until_s, runs):
-        fire = make_fire(make_job())
-        Job.objects.update(paused_at=NOON, paused_until=NOON + timedelta(seconds=until_s))
-
-        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired) is runs
-
-    @pytest.mark.parametrize("origin", ["manual:1", "backfill:7"])
-    def test_what_a_person_asked_for_runs_though_the_job_is_paused(self, ledger, origin):
-        fire = make_fire(make_job(), origin=origin)
-        self.paused(fire.job)
-
-        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired)
-
-    def test_a_fire_after_an_edit_of_an_older_schedule_is_superseded(self, ledger):
-        fire = make_fire(make_job(), schedule_version=1)
-        Job.objects.filter(pk=fire.job_id).update(schedule_version=2, schedule_changed_at=NOON - HOUR)
-
-        assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.SUPERSEDED)
-        assert (row_of(fire).state, row_of(fire).reason) == ("skipped", "superseded")
-
-    @pytest.mark.parametrize(
-        "columns", [{"attempt": 1}, {"origin": "manual:1"}, {"schedule_version": 2}], ids=lambda c: next(iter(c))
-    )
-    def test_an_edit_leaves_alone_what_started_what_was_asked_for_and_what_is_new(self, ledger, columns):
-        fire = make_fire(make_job(), **columns)
-        Job.objects.filter(pk=fire.job_id).update(schedule_version=2, schedule_changed_at=NOON - HOUR)
-
-        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired)
-
-    def test_an_edit_leaves_alone_what_was_scheduled_before_it(self, ledger):
-        fire = make_fire(make_job())
-        Job.objects.filter(pk=fire.job_id).update(schedule_version=2, schedule_changed_at=NOON)
-
-        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired)
-
-    def test_an_unstarted_fire_expires_on_the_job_clock_from_when_it_was_to_fire(self, ledger):
-        job = make_job(expires_after=timedelta(seconds=60))
-        late, jittered = make_fire(job), make_fire(job, NOON - HOUR, fire_at=NOON + timedelta(seconds=1))
-
-        assert ledger.acquire(delivery_of(late)) == Refused(Refusal.EXPIRED)
-        assert (row_of(late).state, row_of(late).reason) == ("skipped", "expired")
-        assert isinstance(ledger.acquire(delivery_of(jittered)), Acquired)
-
-    def test_a_started_fire_does_not_expire(self, ledger):
-        fire = make_fire(make_job(expires_after=timedelta(seconds=1)), attempt=1)
-
-        assert acquired(ledger, delivery_of(fire)).attempt == 2
-
-    @pytest.mark.parametrize(("attempt", "state"), [(0, "skipped"), (1, "dead")])
-    def test_a_deleted_job_cancels_its_fires(self, ledger, attempt, state):
-        fire = make_fire(make_job(), attempt=attempt, origin="manual:1")
-        Job.objects.filter(pk=fire.job_id).update(deleted_at=NOON)
-
-        assert ledger.acquire(delivery_of(fire)) == Refused(Refusal.DELETED)
-        row = row_of(fire)
-        assert (row.state, row.reason) == (state, "cancelled")
-        assert row.finished_at is not None
-
-    def test_a_running_fire_is_its_holders_whatever_became_of_the_job(self, ledger):
-        delivery = delivery_of(make_fire(make_job()))
-        acquired(ledger, delivery)
-        self.paused(Job.objects.get())
-
-        assert isinstance(ledger.acquire(delivery), Acquired)
-
-
-@pytest.mark.usefixtures("stopped_clock")
-def test_a_kept_plan_decides_as_one_made_anew_whatever_the_job_and_the_fire_say(planning_ledger):
-    fire = make_fire(make_job())
-    keeping_ledger = keep_all_plans(PostgresLedger("default", lease=timedelta(seconds=30)))
-    paused: list[dict[str, Any]] = [
-        {"paused_at": None},
-        {"paused_at": NOON},
-        {"paused_at": NOON, "paused_until": NOON + timedelta(seconds=30)},
-    ]
-    expiring = [{"expires_after": after} for after in (None, timedelta(seconds=59), HOUR)]
-    edited = [{"schedule_version": 1}] + [
-        {"schedule_version": 2, "schedule_changed_at": NOON + by} for by in (-HOUR, timedelta(0), HOUR)
-    ]
-    fires = [{"origin": origin, "attempt": attempt} for origin in ("", "manual:1") for attempt in (0, 1)]
-    as_made = Job.objects.values().get(), Fire.objects.values().get()
-
-    def outcome(ledger: PostgresLedger) -> tuple[Any, ...]:
-        Job.objects.update(**as_made[0] | job)
-        Fire.objects.update(**as_made[1] | columns)
-        verdict = ledger.acquire(delivery_of(fire))
-        row = row_of(fire)
-        return type(verdict), getattr(verdict, "reason", ""), row.state, row.reason, row.attempt, row.wake_at
-
-    for one, two, three, columns in product(paused, expiring, edited, fires):
-        job = one | two | three
-        assert outcome(keeping_ledger) == outcome(planning_ledger), (job, columns)
 
 
 def test_complete_ends_the_fire_and_records_its_run(ledger):

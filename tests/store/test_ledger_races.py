@@ -15,12 +15,11 @@ from django.db import OperationalError, connection, connections, transaction
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
 from scheduling.models import Fire, Job, JobRun
-from scheduling.store.ledger import PostgresLedger
-from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refusal, Refused
+from scheduling.store.ledger_port import Acquired, Failure, Refusal, Refused
 from tests import committed
 from tests.fires import NOON, delivery_of, make_fire, make_job
 from tests.processes import eventually
-from tests.store.ledger_plans import keep_all_plans
+from tests.store.ledger_plans import acquired
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 committed_db = committed.committed_db
@@ -28,12 +27,6 @@ test_database = committed.test_database
 
 InThread = Callable[..., "Future[Any]"]
 Session = psycopg.Connection[Any]
-
-
-@pytest.fixture(params=["planned anew", "kept plans"])
-def ledger(request: pytest.FixtureRequest) -> PostgresLedger:
-    ledger = PostgresLedger("default", lease=timedelta(seconds=30))
-    return ledger if request.param == "planned anew" else keep_all_plans(ledger)
 
 
 @pytest.fixture
@@ -75,12 +68,6 @@ def wait_until_blocked(observer: Session) -> None:
         " WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
     )
     eventually(lambda: observer.execute(waiting).fetchone() == (1,))
-
-
-def acquired(ledger: PostgresLedger, delivery: Delivery) -> Acquired:
-    verdict = ledger.acquire(delivery)
-    assert isinstance(verdict, Acquired)
-    return verdict
 
 
 def test_of_two_deliveries_at_once_exactly_one_acquires(ledger, in_thread):
