@@ -58,9 +58,7 @@ class SchedulingSettings:
     THREADS: int = 8  # stop 1: tasks run at once
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
-    AHEAD: int = (
-        30_000  # claimed fires that wait in the wheel, about 1 KB each: a window of what a node can fire, twice
-    )
+    AHEAD: int = 30_000  # claimed fires in the wheel, about 1 KB each: twice what a node can fire in its window
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
 

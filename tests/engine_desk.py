@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from scheduling.core.effects import Claim, Effect, Publish, ReadDue, ReadWaiting
@@ -13,6 +14,7 @@ from scheduling.testing.clock import ManualClock
 
 E = TypeVar("E")
 EPOCH_1 = 1
+LIMITS = EngineLimits(window_s=1.0, poll_s=0.1, batch=1000, ahead=10_000, backlog=4000)
 
 
 class Desk:
@@ -20,7 +22,7 @@ class Desk:
 
     def __init__(self, *, shards: Sequence[int] = (1,), clock: ManualClock | None = None, **limits: Any) -> None:
         self.clock = clock or ManualClock()
-        self.engine = Engine(self.clock, EngineLimits(**limits))
+        self.engine = Engine(self.clock, replace(LIMITS, **limits))
         self.engine.lease_until = self.clock.monotonic() + 1000
         self.engine.taken(dict.fromkeys(shards, EPOCH_1), [])
         self.effects: list[Effect] = []  # everything so far

@@ -54,15 +54,15 @@ RECORD_S = 0.05
 IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """Times are real seconds, counts are fires."""
+    """Times are real seconds, counts are fires. The settings of these names have the defaults."""
 
-    window_s: float = 1.0
-    poll_s: float = 0.1
-    batch: int = 1000
-    ahead: int = 10_000
-    backlog: int = 4000
+    window_s: float
+    poll_s: float
+    batch: int
+    ahead: int
+    backlog: int
 
 
 class Engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,13 +27,14 @@ from scheduling.core.effects import (
     Settle,
     TakeAgain,
 )
-from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
 from scheduling.core.marks import Number, number_of
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_fire, make_work
+from tests.engine_desk import LIMITS
 
 SHARDS = (1, 2)
 JOBS = 6
@@ -45,7 +47,7 @@ class World:
         self.random = random.Random(seed)
         self.is_kind = False
         self.clock = ManualClock(speed=self.random.choice((0.5, 1, 60)), stops_after_s=stops_after_s)
-        limits = EngineLimits(batch=8, ahead=40, backlog=self.random.choice((3, 50)))
+        limits = replace(LIMITS, batch=8, ahead=40, backlog=self.random.choice((3, 50)))
         self.engine = Engine(self.clock, limits)
         self.epochs: dict[int, int] = {}
         self.outstanding: dict[tuple[int, int], set[int]] = defaultdict(set)  # (shard, epoch) -> numbers

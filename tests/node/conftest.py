@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from threading import Thread
 from typing import Any
@@ -11,7 +12,6 @@ from django.db import connection
 
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.postgres import PostgresCoordinator
-from scheduling.core.engine import EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.node import hints
 from scheduling.node.node import Node
@@ -20,6 +20,7 @@ from scheduling.store.connection import NODE_PREFIX, connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.postgres import PostgresStore
 from tests import committed
+from tests.engine_desk import LIMITS
 from tests.node.publisher import WatchedPublisher
 from tests.processes import eventually
 
@@ -82,7 +83,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
-            limits=EngineLimits(**limits),
+            limits=replace(LIMITS, **limits),
             renew_s=0.2,
             alone=alone,
         )
