@@ -24,6 +24,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import cycle, islice
 from statistics import median
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ def measure(said: list[Said], rounds: int) -> dict[str, Any]:
         rows = {form: copied_out(columns, form) for form in bare}
         for form in islice(forms, len(bare)):
             truncate()
-            bare[form].append(cost(lambda form=form, rows=rows: copy_in(columns, form, rows[form])))  # type: ignore[misc]
+            bare[form].append(cost(partial(copy_in, columns, form, rows[form])))
         truncate()
     fastest = [min(costs, key=lambda one: one.wall) for costs in zip(*bare.values(), strict=True)]
     return {

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.catalogue import CAPACITY
+from benchmarks.catalogue import CAPACITY, EVERY_S, QUICK_EVERY_S
 from benchmarks.kept import Record
 
 METHOD = (
     "fires counted once their watermark is recorded in Postgres (fsync and synchronous_commit on), persistent messages "
     "confirmed by quorum queues, mandatory; peers counted by messages that arrived in one quorum queue; queues purged "
     "every second, nothing consumes; more due each second than can be fired; same services in turn; peers' "
-    "jobs are due once a second, those of fire_path once in 20 s (quick: 3 s), so that each fire is claimed by itself"
+    f"jobs are due once a second, those of fire_path once in {EVERY_S} s (quick: {QUICK_EVERY_S} s), so that each fire "
+    "is claimed by itself"
 )
 PUBLISHER = "ceiling_publisher"
 LATENCY = ("fire_path_at_80_percent", "fire_path_at_500")

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -171,6 +172,9 @@ class Queues:
     def ready(self, tenant: str) -> int:
         return int(self.channel.queue_declare(self.name(tenant), passive=True).message_count)
 
+    def hold(self, tenant: str, count: int) -> bool:
+        return self.ready(tenant) == count
+
 
 def prepare(options: argparse.Namespace, runs: list[Run], connection: psycopg.Connection[Any], queues: Queues) -> None:
     """Fill all queues."""
@@ -190,7 +194,7 @@ def prepare(options: argparse.Namespace, runs: list[Run], connection: psycopg.Co
         make_jobs(tenant, count)
     with nodes(1, options.log):
         for tenant, count in fired.items():
-            until(lambda tenant=tenant, count=count: queues.ready(tenant) == count, f"fires of {tenant}")  # type: ignore[misc]
+            until(partial(queues.hold, tenant, count), f"fires of {tenant}")
     connection.execute("VACUUM ANALYZE scheduling_job")
     connection.execute("CHECKPOINT")
 
@@ -229,7 +233,7 @@ def publish_celerys_own(task: str, count: int, queues: Queues, tenant: str) -> N
             correlation_id=task_id,
         )
         queues.channel.basic_publish(message, routing_key=queues.name(tenant))
-    until(lambda: queues.ready(tenant) == count, f"messages of {tenant}")
+    until(partial(queues.hold, tenant, count), f"messages of {tenant}")
 
 
 def drain(run: Run, options: argparse.Namespace, meters: Meters, queues: Queues) -> Drained:
@@ -239,7 +243,7 @@ def drain(run: Run, options: argparse.Namespace, meters: Meters, queues: Queues)
     with worker(run, queues.name(run.tenant), options.log) as process:
         until(lambda: queues.ready(run.tenant) <= 0.9 * options.messages, f"the start of {run.tenant}", every_s=0.02)
         before, began, messages = meters.read(process), time.monotonic(), queues.ready(run.tenant)
-        until(lambda: queues.ready(run.tenant) == 0, f"the end of {run.tenant}", every_s=0.05)
+        until(partial(queues.hold, run.tenant, 0), f"the end of {run.tenant}", every_s=0.05)
         after, ended = meters.read(process), time.monotonic()
         until(lambda: executed(run, options.messages), f"all of {run.tenant}")
     spent = {name: (after[name] - before[name]) / messages * 1e6 for name in after}
