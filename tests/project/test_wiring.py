@@ -1,0 +1,31 @@
+"""What the settings build."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from project.wiring import build_store
+from scheduling.conf import scheduling_settings
+from scheduling.store.bucketed import BucketedStore
+from scheduling.store.connection import connector
+from scheduling.store.postgres import PostgresStore
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"STOP": 1}, PostgresStore),
+        ({"STOP": 3}, PostgresStore),
+        ({"STOP": 3, "STORE": "bucketed"}, BucketedStore),
+        ({"STOP": 4}, BucketedStore),
+        ({"STOP": 4, "STORE": "indexed"}, PostgresStore),
+    ],
+    ids=str,
+)
+def test_the_store_is_the_one_of_the_settings(given: dict[str, Any], kind: type) -> None:
+    settings = scheduling_settings(SimpleNamespace(SCHEDULING=given))
+    assert type(build_store(settings, connector(connection.get_connection_params(), name="wiring"))) is kind
