@@ -145,7 +145,7 @@ FROM unnest(%(job_ids)s::uuid[], %(fired)s::integer[]) AS f(job_id, fired) WHERE
 floor(extract(epoch FROM fire_at))::bigint
 
 -- name: slot
--- scheduling.store.buckets.slot_of
+-- As scheduling.store.buckets has it: slot_of_bucket, or LATER.
 CASE WHEN fire_at < %(horizon)s THEN floor(extract(epoch FROM fire_at) / 60)::bigint %% 64 ELSE -1 END
 
 -- name: in_slot
