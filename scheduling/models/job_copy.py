@@ -15,10 +15,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from scheduling.core.copy_format import END, NULL, SIGNATURE
 from scheduling.core.definition import OWN_FIELDS, JobDefinition, ScheduleFields
+from scheduling.core.identity import SIZE, shards_of, uuid7s
 from scheduling.core.recurrence import Schedule
-from scheduling.models.copy_cells import END, NULL, SIGNATURE, begin_row, cell, instant, instants, json, text
-from scheduling.models.job_ids import SIZE, job_ids
+from scheduling.models.copy_cells import begin_row, cell, instant, instants, json, text
 from scheduling.models.job_planning import first_fire, first_instant, shard_count
 
 if TYPE_CHECKING:
@@ -83,9 +84,10 @@ class JobRows:
 
     def _rows(self, batch: Sequence[JobDefinition]) -> bytes:
         cells: list[bytes] = []
-        for job_id, job in zip(job_ids(len(batch)), batch, strict=True):
+        ids = uuid7s(len(batch))
+        for job_id, shard, job in zip(ids, shards_of(ids, len(self._shards)), batch, strict=True):
             schedule, at, at_cell, planned = self._plan(job, job_id)
-            shard, fire_cell = int.from_bytes(job_id[-4:]) % len(self._shards), at_cell  # as shard_of() has it
+            fire_cell = at_cell
             if at is not None:
                 if job.jitter:
                     at = first_fire(schedule, UUID(bytes=job_id), job.jitter, at)

@@ -1,21 +1,18 @@
 """Fires and entries as rows of COPY's binary format: one ``pack`` for each, where psycopg would visit every column.
 
-The format: https://www.postgresql.org/docs/15/sql-copy.html, "Binary Format". Every column here has a fixed length.
+Every column here has a fixed length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from struct import Struct
 
-from scheduling.core.clock import MICROSECOND
+from scheduling.core.copy_format import END, SIGNATURE, postgres_micros
 from scheduling.core.fire import Fire, OverlapPolicy, State
 from scheduling.core.planning import JobPlan
 
-HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-TRAILER = b"\xff\xff"
-_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)  # where Postgres counts from
 _CLAIMED = State.CLAIMED.value.encode()
 
 
@@ -30,21 +27,16 @@ _FIRE = _row(f"16s 16s i h h q q i {len(_CLAIMED)}s i ? i q q").pack
 _ENTRY = _row("h h i i i q 16s q q").pack
 
 
-def postgres_micros(moment: datetime) -> int:
-    """A timestamptz as Postgres stores it."""
-    return (moment - _ORIGIN) // MICROSECOND
-
-
 def fire_rows(plans: Iterable[JobPlan], claimed_at: datetime) -> bytes:
     """The claimed fires of plain plans."""
     at = postgres_micros(claimed_at)
-    rows = [HEADER]
+    rows = [SIGNATURE]
     for plan in plans:
         job = plan.due.job
         work = job.work
         exclusive = work.overlap is not OverlapPolicy.ALLOW
         rows += [_fire(row.fire, job.version, job.max_attempts, exclusive, at) for row in plan.rows]
-    rows.append(TRAILER)
+    rows.append(END)
     return b"".join(rows)
 
 
@@ -61,9 +53,9 @@ def _fire(fire: Fire, version: int, max_attempts: int, exclusive: bool, claimed_
 
 def entry_rows(entries: Iterable[tuple[JobPlan, int, int]]) -> bytes:
     """The next occurrences of plans, each with its slot and its bucket."""
-    rows = [HEADER]
+    rows = [SIGNATURE]
     rows += [_entry(plan, slot, bucket) for plan, slot, bucket in entries]
-    rows.append(TRAILER)
+    rows.append(END)
     return b"".join(rows)
 
 

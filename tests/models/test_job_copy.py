@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import RFC_4122, UUID
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,10 +12,8 @@ from django.db import transaction
 from fairness.models import Tenant
 from scheduling.core.definition import JobDefinition, Kind, ScheduleFields
 from scheduling.core.errors import InvalidField
-from scheduling.core.identity import shard_of
 from scheduling.models import Calendar, Job
 from scheduling.models.job_copy import CHUNK
-from scheduling.models.job_ids import job_ids
 from scheduling.models.job_planning import first_occurrence, shard_count
 
 pytestmark = pytest.mark.django_db
@@ -100,12 +97,3 @@ def test_what_a_column_cannot_hold_is_refused_by_a_sentence_and_nothing_is_copie
     with pytest.raises(InvalidField, match="^name 'bad\\\\x00': contains a NUL"), transaction.atomic():
         Job.objects.copy(cron(name) for name in ("good", "bad\x00"))
     assert not Job.objects.exists()
-
-
-def test_ids_that_are_made_at_once_are_those_of_version_7_in_order() -> None:
-    made = job_ids(1000)
-    assert made == sorted(set(made))
-    ids = [UUID(bytes=each) for each in made]
-    assert {(each.version, each.variant) for each in ids} == {(7, RFC_4122)}
-    assert abs((ids[0].int >> 80) / 1000 - datetime.now(UTC).timestamp()) < 60
-    assert len({shard_of(each, 64) for each in ids}) == 64
