@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -18,7 +20,8 @@ from scheduling.admin.job_actions import ACTIONS
 from scheduling.admin.job_form import DurationField, JobForm
 from scheduling.admin.paging import BoundedPaginator
 from scheduling.core.recurrence import lint
-from scheduling.models import Entry, Fire, Job, JobClock
+from scheduling.models import Fire, Job, JobClock
+from scheduling.services.next_runs import next_runs
 
 TENANTS_SHOWN = 100
 FIRES_SHOWN = 10
@@ -40,6 +43,19 @@ class TenantFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(tenant__slug=self.value()) if self.value() else queryset
+
+
+class JobList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        _look_up_next_runs(self.result_list)
+
+
+def _look_up_next_runs(jobs: Iterable[Any]) -> None:
+    """Of all that a page shows at once; each gets its own as ``next_run``."""
+    runs = next_runs(jobs)
+    for job in jobs:
+        job.next_run = runs.get(job.pk)
 
 
 @admin.register(Job)
@@ -96,8 +112,16 @@ class JobAdmin(JobModelAdmin):
         return self.fieldsets if obj is None else (self.coming, *self.fieldsets, self.about)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        jobs = super().get_queryset(request).filter(deleted_at=None)
-        return jobs.annotate(entry_at=Entry.objects.next_run_of_job())
+        return super().get_queryset(request).filter(deleted_at=None)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return JobList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Job | None:
+        job = super().get_object(request, object_id, from_field)
+        if job is not None:
+            _look_up_next_runs([job])
+        return job
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
@@ -121,7 +145,7 @@ class JobAdmin(JobModelAdmin):
 
     @admin.display(description="next run")
     def next_run(self, job: Any) -> str | SafeString:
-        return wording.next_run(job, job.entry_at)
+        return wording.next_run(job, job.next_run)
 
     @admin.display(description="next fires")
     def coming_fires(self, job: Job) -> str | SafeString:

@@ -14,6 +14,7 @@ from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp
 from scheduling.core.recurrence import Preview, words
 from scheduling.models import Fire, Job, JobRun
+from scheduling.store.next_runs import NextRun
 
 FIRES_AHEAD = 6
 _UNITS = (("day", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
@@ -72,17 +73,18 @@ def instant(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 
 
-def next_run(job: Job, entry_at: datetime | None) -> str | SafeString:
-    """The next occurrence: in the job's zone, and in UTC. ``entry_at``: that of its entry, where its row has none."""
+def next_run(job: Job, run: NextRun | None) -> str | SafeString:
+    """The next occurrence: in the job's zone, and in UTC. ``run`` None: the job is gone."""
     if job.problem:
         return f"cannot be scheduled: {job.problem}"
-    at = job.next_scheduled_for or (entry_at if job.next_fire_at is None else None)
-    if at is None:
-        return "is being planned" if job.next_fire_at else "-"
-    utc = instant(at)
+    if run is None or run.fire_at is None:
+        return "-"
+    if run.scheduled_for is None:
+        return "is being planned"
+    utc = instant(run.scheduled_for)
     if job.tz == "UTC":
         return utc
-    local = at.astimezone(ZoneInfo(job.tz))
+    local = run.scheduled_for.astimezone(ZoneInfo(job.tz))
     return format_html("{}<br>{}", _local(local), utc)
 
 

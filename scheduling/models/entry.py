@@ -6,16 +6,7 @@ are written by the owner of their shard alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
-
-
-class EntryQuerySet(models.QuerySet["Entry"]):
-    def next_run_of_job(self) -> Any:
-        """To annotate jobs with: when the entry of each is scheduled for; null where it has none that holds."""
-        own = self.filter(job_id=models.OuterRef("pk"), schedule_version=models.OuterRef("schedule_version"))
-        return models.Subquery(own.values("scheduled_for")[:1])
 
 
 class Entry(models.Model):
@@ -28,8 +19,6 @@ class Entry(models.Model):
     bucket = models.BigIntegerField()
     scheduled_for = models.DateTimeField()
     fire_at = models.DateTimeField()
-
-    objects = EntryQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"{self.job_id} {self.scheduled_for:%Y-%m-%dT%H:%M:%S.%fZ}"

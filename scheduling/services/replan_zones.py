@@ -24,17 +24,16 @@ from django.db.models.functions import Now
 from scheduling.core.definition import Kind
 from scheduling.core.errors import FairbeatError, InvalidField
 from scheduling.core.jitter import jittered
-from scheduling.models import Entry, Fire, Job, JobClock, ZoneData
+from scheduling.models import Fire, Job, JobClock, ZoneData
 from scheduling.models.job import SCHEDULE_COLUMNS
+from scheduling.services.next_runs import next_runs
 from scheduling.services.zone_data_version import zone_data_version
 
 logger = logging.getLogger(__name__)
 LOCK = 0x0FA1_2043  # advisory: one process at a time
 CHUNK = 1_000
 EXAMPLES = 10
-READ = (
-    "id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "next_scheduled_for", "problem", "in_bucket"
-)  # fmt: skip
+READ = ("id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "problem", "in_bucket")
 
 # The jobs' rows hold their next occurrences afterwards, also where an entry of the bucketed store did. The lock waits
 # for a claim in flight, which then has taken the entry.
@@ -132,9 +131,10 @@ def replan_zones() -> Replanned:
     with _alone():
         done = Replanned(zone_data_version())
         now = JobClock.objects.now()
-        for jobs in _chunks(now):
+        for chunk in _chunks():
+            jobs = _still_to_fire(chunk, now)
             done.looked += len(jobs)
-            _write(done, {job.pk: (job, move) for job in jobs if (move := _moved(job, now)) is not None})
+            _write(done, {job.pk: (job, move) for job, old in jobs if (move := _moved(job, old, now)) is not None})
         ZoneData.objects.update_or_create(id=1, defaults={"version": done.version, "replanned_at": Now()})
     return done
 
@@ -151,11 +151,9 @@ def _alone() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
-def _chunks(now: datetime) -> Iterator[Sequence[Job]]:
-    to_come = Q(next_scheduled_for__gt=now) | Q(in_bucket=True, next_fire_at=None, entry_at__gt=now)
-    jobs = Job.objects.annotate(entry_at=Entry.objects.next_run_of_job()).filter(
-        Q(to_come, kind__in=[Kind.CRON, Kind.RRULE]) | ~Q(problem=""), deleted_at=None
-    )
+def _chunks() -> Iterator[Sequence[Job]]:
+    planned = Q(next_scheduled_for__isnull=False) | Q(in_bucket=True)
+    jobs = Job.objects.filter(Q(planned, kind__in=[Kind.CRON, Kind.RRULE]) | ~Q(problem=""), deleted_at=None)
     jobs = jobs.select_related("tenant", "calendar").only(*READ, *SCHEDULE_COLUMNS, *_CALENDAR).order_by("pk")
     chunk = list(jobs[:CHUNK])
     while chunk:
@@ -166,10 +164,16 @@ def _chunks(now: datetime) -> Iterator[Sequence[Job]]:
 _CALENDAR = ("calendar__tz", "calendar__days", "calendar__hours")
 
 
-def _moved(job: Any, now: datetime) -> Move | None:
-    """None if it stays as it is. A job with ``entry_at``."""
+def _still_to_fire(jobs: Sequence[Job], now: datetime) -> list[tuple[Job, datetime | None]]:
+    """Those whose next occurrence is still to come, with it, and those that were put aside, which have none."""
+    runs = next_runs(jobs)
+    found = [(job, runs[job.pk].scheduled_for) for job in jobs if job.pk in runs]
+    return [(job, at) for job, at in found if job.problem or (at is not None and at > now)]
+
+
+def _moved(job: Job, old: datetime | None, now: datetime) -> Move | None:
+    """None if it stays as it is."""
     name = f"{job.tenant.slug}/{job.name or job.pk}"
-    old = job.next_scheduled_for or job.entry_at
     try:
         new = _next(job, old, now)
     except InvalidField as problem:

@@ -1,14 +1,14 @@
-"""When jobs fire next, whichever store has their next occurrence in its care: for people to see."""
+"""When jobs fire next, whichever store has their next occurrence in its care."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from scheduling.store.arrays import uuids
+from scheduling.store.connection import Connection
 from scheduling.store.statements import statements
 
 
@@ -20,8 +20,7 @@ class NextRun:
     fire_at: datetime | None
 
 
-def next_runs(connection: Any, job_ids: Collection[UUID]) -> dict[UUID, NextRun]:
-    """Of each of these jobs that exists. ``connection``: a cursor, or a connection of psycopg's. Job time."""
-    found = connection.execute(statements("buckets")["next_runs"], {"job_ids": uuids(job_ids)})
-    rows = found.fetchall() if found is not None else connection.fetchall()
+def next_runs(connection: Connection, job_ids: Collection[UUID]) -> dict[UUID, NextRun]:
+    """Of each of these jobs that exists, in job time."""
+    rows = connection.execute(statements("buckets")["next_runs"], {"job_ids": uuids(job_ids)})
     return {job_id: NextRun(scheduled_for, fire_at) for job_id, scheduled_for, fire_at in rows}

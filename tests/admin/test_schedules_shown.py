@@ -46,6 +46,25 @@ def test_a_job_of_the_buckets_is_active_and_shows_its_next_run(admin_client: Cli
         assert "active" in page
 
 
+def test_the_list_shows_the_next_run_of_each_job_wherever_it_is_kept(admin_client: Client) -> None:
+    JobClock.objects.create(job_origin=datetime(2026, 3, 7, 12, tzinfo=UTC), real_origin=None)
+    for name, minute in (("row", 1), ("entry", 2), ("edited entry", 3)):
+        Job.objects.cron("t", f"{minute} 9 * * *", name=name)
+    for job in Job.objects.filter(name__endswith="entry"):
+        put_in_bucket(job)
+    Job.objects.filter(name="edited entry").update(cron="0 6 * * *")
+    Job.objects.cron("t", "0 6 * * *", name="over", end_at=datetime(2026, 3, 7, 13, tzinfo=UTC))
+
+    html = admin_client.get("/admin/scheduling/job/").content.decode()
+    names, runs = (re.findall(rf'class="field-{field}">(?:<a [^>]*>)?([^<]*)', html) for field in ("named", "next_run"))
+    assert dict(zip(names, runs, strict=True)) == {
+        "row": "2026-03-08 09:01:00 UTC",
+        "entry": "2026-03-08 09:02:00 UTC",
+        "edited entry": "is being planned",
+        "over": "-",
+    }
+
+
 def test_a_schedule_that_cannot_be_read_is_shown_as_it_is_stored(admin_client: Client) -> None:
     job = Job.objects.cron("t", "0 9 * * *", tz="Europe/Paris")
     Job.objects.update(cron="61 9 <b>* * *", tz="Mars/Olympus")

@@ -85,12 +85,18 @@ def test_jitter_is_spread_anew_from_the_new_time(now: datetime) -> None:
     assert planned(job) == before
 
 
-def test_what_is_due_already_and_intervals_and_deleted_jobs_are_left_alone(now: datetime) -> None:
+def test_what_is_due_already_or_planned_anew_and_intervals_and_deleted_jobs_are_left_alone(now: datetime) -> None:
     late, interval, gone = paris("late"), Job.objects.every("t", HOUR), paris("gone")
     as_planned_by_another_tzdata(late, NOW - HOUR)
     as_planned_by_another_tzdata(interval)
     as_planned_by_another_tzdata(gone)
     Job.objects.filter(pk=gone.pk).update(deleted_at=NOW)
+    for name in ("late entry", "edited entry"):
+        job = paris(name)
+        as_planned_by_another_tzdata(job, NOW - HOUR)
+        job.refresh_from_db()
+        put_in_bucket(job)
+    Job.objects.filter(name="edited entry").update(cron="0 17 * * *")
     assert (replan_zones().looked, planned(late)[0], planned(interval)[0]) == (0, NOW - HOUR, WRONG)
 
 
