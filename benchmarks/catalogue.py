@@ -75,6 +75,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("fire_path_one_node", "benchmarks.fire_path", "--rate 4000 --nodes 1 --seconds 20"),
     Benchmark("fire_path_four_nodes", "benchmarks.fire_path", "--rate 4000 --nodes 4 --seconds 20 --warm-up 8"),
     Benchmark("start_latency", "benchmarks.start_latency", "--jobs 200"),
+    Benchmark("edit_latency", "benchmarks.edit_latency", "--edits 100", "--edits 25"),
     Benchmark("publisher", "benchmarks.publisher", "--messages 100000"),
     Benchmark("timing_wheel", "benchmarks.timing_wheel", "", limit_s=900),
     Benchmark("memory", "benchmarks.memory", "", limit_s=900),
