@@ -89,6 +89,8 @@ class BucketedStore(PostgresStore):
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         plain = [plan for plan in plans if plan.is_plain]
         others = self._just_read([plan for plan in plans if not plan.is_plain])
+        if not plain:
+            return super()._claim(connection, epochs, others)
         try:
             return self._claim_plain(connection, epochs, plain, others)
         except psycopg.errors.UniqueViolation:  # an older schedule left a row: the indexed way knows what to do with it

@@ -30,7 +30,7 @@ from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
-from scheduling.store.values import claim_values, read_predecessors, release_values, settle_values
+from scheduling.store.values import claim_values, mark_values, read_predecessors, release_values, settle_values
 from scheduling.store.waiting import read_waiting
 
 BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that block it
@@ -136,25 +136,21 @@ class PostgresStore:
     def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
         known = {shard: mark for shard, mark in marks.items() if shard in self._places}
         with self._link() as connection:
-            written = self._record(connection, epochs, "record_in_place", known) if known else {}
+            written: dict[int, str] = {}
+            if known:
+                places = "{" + ",".join([f'"{self._places[shard]}"' for shard in known]) + "}"
+                values = mark_values(epochs, known) | {"places": places}
+                written |= self._rows_written(connection, epochs, "record_in_place", values)
             if missing := {shard: mark for shard, mark in marks.items() if shard not in written}:
-                written |= self._record(connection, epochs, "record", missing)
+                written |= self._rows_written(connection, epochs, "record", mark_values(epochs, missing))
         self._places |= written
 
-    def _record(
-        self, connection: Connection, epochs: Epochs, statement: str, marks: Mapping[int, int]
+    def _rows_written(
+        self, connection: Connection, epochs: Epochs, statement: str, values: Mapping[str, Any]
     ) -> dict[int, str]:
-        """Gives where the new versions of the rows are."""
-        values: dict[str, Any] = {
-            "marked": list(marks),
-            "mark_epochs": [epochs[shard] for shard in marks],
-            "seqs": list(marks.values()),
-        }
-        if statement == "record_in_place":
-            values["places"] = "{" + ",".join([f'"{self._places[shard]}"' for shard in marks]) + "}"
-        return dict(
-            self._write(connection, epochs, lambda: connection.execute(self._sql[statement], values)).fetchall()
-        )
+        """Gives where the new version of each shard's row is."""
+        rows = self._write(connection, epochs, lambda: connection.execute(self._sql[statement], values))
+        return dict(rows.fetchall())
 
     def reap(self, epochs: Epochs, *, now: datetime) -> int:
         with self._link() as connection, connection.transaction():

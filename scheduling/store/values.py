@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from scheduling.core.effects import Settlement
+from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import JobPlan
@@ -67,6 +67,10 @@ def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
         "reasons": words([s.reason for s in settlements]),
         "wake_ats": instants([s.wake_at for s in settlements]),
     }
+
+
+def mark_values(epochs: Epochs, marks: Mapping[int, int]) -> dict[str, Any]:
+    return {"marked": list(marks), "mark_epochs": [epochs[shard] for shard in marks], "seqs": list(marks.values())}
 
 
 def fire_keys(fires: Sequence[Fire]) -> dict[str, Any]:
