@@ -208,7 +208,8 @@ def test_a_claim_leaves_a_job_that_is_being_paused_to_the_next_poll_and_then_rec
         Job.objects.select_for_update().get(pk=job_id(1))
         Job.objects.filter(pk=job_id(1)).update(paused_at=NOON)
         claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=5)
-    assert [fire.job_id for fire in Fire.objects.all()] == [job_id(2)] and len(claimed) == 1
+    assert len(claimed) == 1
+    assert [fire.job_id for fire in Fire.objects.all()] == [job_id(2)]
     assert world.another("owner").claim(epochs, plans(due(world), epoch=epochs[1])) == {}
     assert [(f.state, f.reason) for f in Fire.objects.filter(job=job_id(1))] == [("skipped", "paused")]
 
