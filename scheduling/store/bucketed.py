@@ -89,7 +89,7 @@ class BucketedStore(PostgresStore):
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         plain = [plan for plan in plans if plan.is_plain]
         others = self._just_read([plan for plan in plans if not plan.is_plain])
-        if not plain:
+        if others and not plain:
             return super()._claim(connection, epochs, others)
         try:
             return self._claim_plain(connection, epochs, plain, others)

@@ -54,9 +54,11 @@ def claim_in_flight(owner: Owner, open_session: OpenSession, in_thread: InThread
     blocker.execute("BEGIN")
     blocker.execute(f"LOCK TABLE {table_of(IN_FLIGHT + MINUTE)} IN SHARE MODE".encode())
     claiming = in_thread(owner.look, IN_FLIGHT)
-    until_someone_waits()
-    yield claiming
-    blocker.execute("COMMIT")
+    try:
+        until_someone_waits()
+        yield claiming
+    finally:
+        blocker.execute("COMMIT")
     claiming.exception()
 
 
