@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,11 @@ class Coordinator(Protocol):
     def renew(self) -> Assignment:
         """Extend the lease, and say which shards to own. A shard whose living owner is another node is not in
         ``mine``.
+        """
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """From now on call this, from a thread of the coordinator, when a renewal would say something new: a node has
+        joined or left, or shards are free. A hint: renewals find the same, later. Ends with ``leave``.
         """
 
     def release(self, shards: Collection[int]) -> None:
