@@ -4,24 +4,33 @@ They are no-ops unless ``FAIRBEAT_FAILPOINTS`` names some of them::
 
     FAIRBEAT_FAILPOINTS="claim.committed=kill#20; publish.sent=sleep:0.3@0.05"
 
-``point=action[:argument][@probability][#hit]``: ``kill`` (SIGKILL), ``freeze`` (SIGSTOP), ``fail`` (raises
+``point=action[:seconds][@probability][#hit]``: ``kill`` (SIGKILL), ``freeze`` (SIGSTOP), ``fail`` (raises
 FailpointReached) or ``sleep:seconds``; each time with this probability (1 without one), or only the so many-th time
-(counted from 1). Within a process a test arms a point with a function of its own: ``with failpoints.armed(point, do)``.
+that this process gets there (counted from 1). What is done is a line in the log. Within a process a test arms a point
+with a function of its own: ``with failpoints.armed(point, do)``.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import count
 
 from scheduling.core.errors import FairbeatError, InvalidField
 
+logger = logging.getLogger(__name__)
 VARIABLE = "FAIRBEAT_FAILPOINTS"
+_FORM = "action[:seconds][@probability][#hit], where action is kill, freeze, fail or sleep"
+_WHAT = re.compile(
+    r"(?P<action>kill|freeze|fail|sleep)(:(?P<seconds>\d+(\.\d+)?))?(@(?P<probability>\d+(\.\d+)?))?(#(?P<hit>\d+))?"
+)
 
 
 class Point(StrEnum):
@@ -48,7 +57,7 @@ class FailpointReached(FairbeatError):
     """What ``fail`` raises."""
 
 
-_armed: dict[str, Callable[[], None]] = {}
+_armed: dict[str, Callable[[], None]] = {}  # replaced as a whole: other threads read it meanwhile
 
 
 def failpoint(point: Point) -> None:
@@ -60,53 +69,54 @@ def failpoint(point: Point) -> None:
 @contextmanager
 def armed(point: Point, do: Callable[[], None]) -> Iterator[None]:
     """Within it ``do`` is called wherever this process reaches the point, in whatever thread."""
-    before = dict(_armed)
-    _armed[point] = do
+    global _armed
+    before, _armed = _armed, {**_armed, point: do}
     try:
         yield
     finally:
-        _armed.clear()
-        _armed.update(before)
+        _armed = before
 
 
 def arm_from_environment(environ: Mapping[str, str] = os.environ) -> None:
-    """Every process does it once, at its start. Raises InvalidField for what names no point or no action."""
-    for text in filter(None, (part.strip() for part in environ.get(VARIABLE, "").split(";"))):
-        point, _, what = text.partition("=")
-        if point.strip() not in list(Point):
-            raise InvalidField(VARIABLE, text, f"there is no point {point.strip()!r}; there are {', '.join(Point)}")
-        _armed[point.strip()] = _action(text, point.strip(), what.strip())
+    """Every process does it at its start; a forked one goes on with what its parent has armed. A point that is armed
+    already stays as it is.
+
+    Raises InvalidField for what names no point or no action.
+    """
+    global _armed
+    texts = filter(None, (part.strip() for part in environ.get(VARIABLE, "").split(";")))
+    _armed = dict(_parsed(text) for text in texts) | _armed
 
 
-def _action(text: str, point: str, what: str) -> Callable[[], None]:
-    what, _, hit = what.partition("#")
-    what, _, probability = what.partition("@")
-    action, _, argument = what.partition(":")
-    try:
-        only, chance = int(hit or 0), float(probability or 1)
-        do = {
-            "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-            "freeze": lambda: os.kill(os.getpid(), signal.SIGSTOP),
-            "fail": lambda: _fail(point),
-            "sleep": _sleeper(float(argument or 0)),
-        }[action]
-    except (ValueError, KeyError):
-        raise InvalidField(
-            VARIABLE, text, "is not point=action[:argument][@probability][#hit] with kill, freeze, fail or sleep"
-        ) from None
-    hits = 0
+def _parsed(text: str) -> tuple[str, Callable[[], None]]:
+    name, _, what = (part.strip() for part in text.partition("="))
+    if name not in list(Point):
+        raise InvalidField(VARIABLE, text, f"there is no point {name!r}; there are {', '.join(Point)}")
+    found = _WHAT.fullmatch(what)
+    if found is None or not 0 < float(found["probability"] or 1) <= 1 or int(found["hit"] or 1) < 1:
+        raise InvalidField(VARIABLE, text, f"is not point={_FORM}, with a probability above 0 and up to 1")
+    action = found["action"]
+    if (found["seconds"] is not None) != (action == "sleep"):
+        raise InvalidField(VARIABLE, text, "it is sleep, and nothing else, that has an argument: the seconds")
+    do = {
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "freeze": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+        "fail": lambda: _fail(name),
+        "sleep": lambda: time.sleep(float(found["seconds"])),
+    }[action]
+    return name, _now_and_then(f"{name}={what}", do, float(found["probability"] or 1), int(found["hit"] or 0))
+
+
+def _now_and_then(text: str, do: Callable[[], None], probability: float, only: int) -> Callable[[], None]:
+    """``only``: at that hit alone; 0: at each."""
+    hits = count(1)  # of this process, by any of its threads
 
     def reached() -> None:
-        nonlocal hits
-        hits += 1
-        if (not only or hits == only) and random.random() < chance:
+        if only in (0, next(hits)) and random.random() < probability:
+            logger.warning("failpoint %s", text)
             do()
 
     return reached
-
-
-def _sleeper(seconds: float) -> Callable[[], None]:
-    return lambda: time.sleep(seconds)
 
 
 def _fail(point: str) -> None:

@@ -31,6 +31,7 @@ from scheduling.broker.reporter import Reporter
 from scheduling.core import message
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire, Verdict
+from scheduling.failpoints import Point, failpoint
 
 BATCH = 200
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 1.0
@@ -152,7 +153,10 @@ class KombuPublisher:
             prepared, refused = self._prepare(fires)
             given: list[Fire] = []
             try:
+                failpoint(Point.PUBLISH_BEFORE)
                 self._send(producer, prepared, declared=declared, given=given)
+                failpoint(Point.PUBLISH_SENT)
+                failpoint(Point.PUBLISH_CONFIRMED)  # that the call returned is the confirm
             except Exception as error:  # every transport raises its own
                 log.warning("publishing to %s failed: %s", self._connection.as_uri(), error, exc_info=True)
                 unsent = [one[0] for one in prepared[len(given) :]]

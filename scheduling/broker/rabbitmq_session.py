@@ -34,6 +34,7 @@ from scheduling.broker.amqp_reader import Answer, Blocked, ChannelClosed, Confir
 from scheduling.broker.confirms import ConfirmLedger
 from scheduling.broker.topology import Topology
 from scheduling.core.fire import Fire, Outcome, Verdict
+from scheduling.failpoints import Point, failpoint
 
 ATTEMPTS = 3
 
@@ -89,15 +90,19 @@ class Session:
         """Sends one batch, as far as window and socket allow, and the declaration that is due."""
         frames = []
         if self.can_send(inbox):
+            failpoint(Point.PUBLISH_BEFORE)
             for _ in range(min(self._batch, self._window - len(self._ledger), len(self._ready) + len(inbox))):
                 item = self._ready.popleft() if self._ready else (inbox.popleft(), 0)
                 if message := self._message(item, now_s):
                     frames.append(message)
             self._note_sending(now_s)
+        has_messages = bool(frames)
         if declaration := self._topology.next_frame(now_s):
             frames.append(declaration)
         if frames:
             self.link.send(b"".join(frames))
+        if has_messages:
+            failpoint(Point.PUBLISH_SENT)
 
     @property
     def deadline_s(self) -> float:
@@ -116,6 +121,7 @@ class Session:
 
     def handle(self, events: Iterable[Event], now_s: float) -> None:
         """What the broker said."""
+        decided = len(self._outcomes)
         for event in events:
             if type(event) is Confirm:
                 self._confirm(event)
@@ -130,6 +136,8 @@ class Session:
             elif isinstance(event, ConnectionClosed):
                 self.link.agree_to_close()
                 raise LinkEnded(f"the broker closed the connection: {event.code} {event.text}")
+        if len(self._outcomes) > decided:
+            failpoint(Point.PUBLISH_CONFIRMED)
 
     def drop_waiting(self) -> None:
         """Fires that are not on the wire are UNSENT: also what to do while the broker is blocked."""

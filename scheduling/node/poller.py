@@ -16,6 +16,7 @@ from scheduling.broker.port import Publisher
 from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.latency import LatencyHistogram
+from scheduling.failpoints import Point, failpoint
 from scheduling.node.hints import HintListener
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.store.connection import Connect
@@ -88,10 +89,13 @@ class Poller:
             return False
         try:
             self._expire()
+            failpoint(Point.CLAIM_BEFORE)
             fires = self._store.poll(self._clock, limit=self._batch)
         except StoreUnavailable as problem:
             logger.warning("nothing was claimed, or its answer was lost: %s", problem)
             return False
+        if fires:
+            failpoint(Point.CLAIM_COMMITTED)
         self._publish(fires)
         return len(fires) >= self._batch
 
@@ -144,7 +148,9 @@ class Poller:
                 self._refused.append(fire)
         if confirmed:
             try:
+                failpoint(Point.RECORD_BEFORE)
                 self._store.confirm(confirmed)
+                failpoint(Point.RECORD_COMMITTED)
             except StoreUnavailable as problem:
                 logger.warning("%d confirms were not recorded: %s", len(confirmed), problem)
 

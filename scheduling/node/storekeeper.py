@@ -29,6 +29,7 @@ from scheduling.core.effects import (
 from scheduling.core.engine import Engine
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire
+from scheduling.failpoints import Point, failpoint
 from scheduling.node.inbox import Event, Inbox
 from scheduling.store.port import ScheduleStore, StoreUnavailable
 
@@ -116,7 +117,9 @@ class Storekeeper:
             case Claim() | Release() | Settle() | Record():
                 return self._write(order)
             case Take(shards):
+                failpoint(Point.TAKE_OVER_BEFORE)
                 epochs, recovered = self._store.take_over(shards, self._node)
+                failpoint(Point.TAKE_OVER_COMMITTED)
                 logger.info("took over %d shards, recovered %d fires", len(epochs), len(recovered))
                 return lambda: self._taken(shards, epochs, recovered)
             case Reap(epochs, now):
@@ -150,7 +153,9 @@ class Storekeeper:
         store, engine = self._store, self._engine
         match order:
             case Claim(epochs, plans):
+                failpoint(Point.CLAIM_BEFORE)
                 fences = store.claim(epochs, plans)
+                failpoint(Point.CLAIM_COMMITTED)
                 return lambda: engine.claimed(order, fences)
             case Release(epochs, fires):
                 ids = store.release(epochs, fires)
@@ -159,7 +164,9 @@ class Storekeeper:
                 store.settle(epochs, settlements)
                 return lambda: engine.settled(order)
             case Record(epochs, marks):
+                failpoint(Point.RECORD_BEFORE)
                 store.record(epochs, marks)
+                failpoint(Point.RECORD_COMMITTED)
                 return engine.recorded
 
     def _taken(self, shards: frozenset[int], epochs: Epochs, recovered: Sequence[Fire]) -> None:

@@ -30,6 +30,7 @@ from django.db import InterfaceError, OperationalError
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.retry import backoff
+from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Failure, Refused
 from scheduling.worker.context import JobContext, make_current, restore
 from scheduling.worker.errors import RejectedByTask
@@ -83,7 +84,10 @@ class Attempt:
             raise
         except Exception as error:
             if self.context.is_committed:
-                log.exception("fire %s: its commit() has completed it; what the task raised after that does not count")
+                log.exception(
+                    "fire %s: its commit() has completed it; what the task raised after that does not count",
+                    self.context.fire_id,
+                )
                 raise
             self._fail(error)
             return None
@@ -116,16 +120,20 @@ class Attempt:
         log.warning("fire %s: its commit() was written after all, whose reply was lost", self.context.fire_id)
 
     def _patiently(self, write: Callable[[], T]) -> T:
+        failpoint(Point.COMPLETE_BEFORE)
         deadline_s, pause_s = time.monotonic() + self._process.lease_s, PAUSE_MIN_S
         while True:
             try:
-                return write()
+                written = write()
+                break
             except (OperationalError, InterfaceError) as error:
                 if time.monotonic() + pause_s > deadline_s:
                     raise
                 log.warning("fire %s: its end could not be written, trying again: %s", self.context.fire_id, error)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        failpoint(Point.COMPLETE_COMMITTED)
+        return written
 
 
 def acquire(process: WorkerProcess, fired: Fired, *, worker: str) -> Attempt:
@@ -133,7 +141,9 @@ def acquire(process: WorkerProcess, fired: Fired, *, worker: str) -> Attempt:
 
     Raises Ignore where the ledger refuses: Celery then acknowledges the message, and stores nothing.
     """
+    failpoint(Point.ACQUIRE_BEFORE)
     verdict = process.ledger.acquire(fired.delivery)
+    failpoint(Point.ACQUIRE_COMMITTED)
     decided = on_decided.get(None)
     if decided is not None:
         decided()

@@ -25,6 +25,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 
 from scheduling.core.errors import LeaseLost
 from scheduling.core.identity import idempotency_key
+from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Ledger
 from scheduling.worker.errors import CommitRefused, NoCurrentJob
 from scheduling.worker.fired import Fired
@@ -116,6 +117,7 @@ class JobContext:
         try:
             with transaction.atomic(using=self.database, durable=True):
                 yield
+                failpoint(Point.COMPLETE_BEFORE)
                 is_ending = True
                 self._ledger.complete(self.acquired, worker=self.worker, result="")
         except (OperationalError, InterfaceError):
@@ -126,6 +128,7 @@ class JobContext:
             self._progress = Progress.OPEN
             raise
         self._progress = Progress.COMMITTED
+        failpoint(Point.COMPLETE_COMMITTED)
 
     def _refuse_commit(self, using: str) -> None:
         if self._progress is not Progress.OPEN:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 
+from scheduling.failpoints import arm_from_environment
 from scheduling.store.ledger import PostgresLedger
 from scheduling.worker.heartbeat import Heartbeat
 
@@ -20,13 +21,14 @@ class WorkerProcess:
 
 @cache
 def worker_process() -> WorkerProcess:
-    """Raises ValueError for settings that cannot be."""
+    """Raises ValueError for settings, and InvalidField for failpoints, that cannot be."""
     from django.conf import settings
     from django.db import router
 
     from scheduling.conf import scheduling_settings
     from scheduling.models import Fire
 
+    arm_from_environment()
     lease_s = scheduling_settings(settings).FIRE_LEASE_S
     ledger = PostgresLedger(router.db_for_write(Fire), lease=timedelta(seconds=lease_s))
     return WorkerProcess(ledger, Heartbeat(ledger, every_s=lease_s / 3), lease_s)

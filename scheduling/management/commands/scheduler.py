@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 
 from scheduling.conf import scheduling_settings
 from scheduling.core.errors import FairbeatError
+from scheduling.failpoints import arm_from_environment
 from scheduling.services.replan_zones import replan_if_changed
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,10 @@ class Command(BaseCommand):
             level=logging.DEBUG if verbosity > 1 else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
+        try:
+            arm_from_environment()
+        except FairbeatError as problem:
+            raise CommandError(str(problem)) from problem
         configured = scheduling_settings(settings)
         node = import_string(configured.NODE)(configured, node=node_id, region=region)
         for number in (signal.SIGTERM, signal.SIGINT):
