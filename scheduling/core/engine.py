@@ -45,6 +45,7 @@ from scheduling.core.looks import Looks
 from scheduling.core.marks import Marks, Number, number_of
 from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
 from scheduling.core.planning import DueJob, plan_jobs
+from scheduling.core.ticks import Ticks
 from scheduling.core.timing_wheel import TimingWheel, tick_of
 from scheduling.core.upkeep import Upkeep
 
@@ -74,7 +75,8 @@ class Engine:
         self._counting: dict[Number, Fire] = {}  # waits for the count of its predecessors
         self._settling: dict[Number, Fire] = {}
         self._gates = Gates()
-        self._looks = Looks()
+        self.ticks = Ticks()
+        self._looks = Looks(self.ticks)
         self._upkeep = Upkeep(clock, self._marks)
         self._wait_at = self._record_at = 0.0
         self._releasing = self._recording = False
@@ -202,8 +204,9 @@ class Engine:
         """Plans a claim for the jobs of the shards that are still ours."""
         shards = self.shards
         mine = [job for job in jobs if job.work.shard in shards]
-        if not mine or not self._may_act(self._clock.monotonic()):
-            self._looks.end(effect.shards)
+        now = self._clock.monotonic()
+        if not mine or not self._may_act(now):
+            self._looks.succeed(effect.shards, now)
             return []
         plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit)
         if len(jobs) > effect.limit // 2 or len(plans) < len(mine):
@@ -212,7 +215,7 @@ class Engine:
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
-        self._looks.end(effect.looked_at)
+        self._looks.succeed(effect.looked_at, self._clock.monotonic())
         for plan in effect.plans:
             for row in plan.rows:
                 fire = row.fire

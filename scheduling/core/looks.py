@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import inf
 
+from scheduling.core.ticks import Ticks
+
 HALVES = 2
 
 
 class Looks:
-    """Times are monotonic seconds. One thread owns it."""
+    """Times are monotonic seconds. One thread owns it. What succeeds is told to ``ticks``."""
 
-    def __init__(self) -> None:
+    def __init__(self, ticks: Ticks) -> None:
+        self._ticks = ticks
         self._at = [0.0] * HALVES
         self._is_busy = [False] * HALVES
 
@@ -43,6 +46,11 @@ class Looks:
         """The look at these, and the claim that came of it, are over."""
         for half in _halves(shards):
             self._is_busy[half] = False
+
+    def succeed(self, shards: Collection[int], now: float) -> None:
+        """They are over, and all went well."""
+        self.end(shards)
+        self._ticks.tick(shards, now)
 
     def expect_more(self, shards: Collection[int]) -> None:
         """There may be more than this look found: look again as soon as its claim is over."""

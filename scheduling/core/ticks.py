@@ -1,0 +1,37 @@
+"""Which shards are being looked after: a shard ticks whenever a look at its due rows, and the claim that came of it,
+have succeeded.
+
+A node expects ticks of the shards that are to be its own, from the moment at which it heard so. So a take-over that does
+not come about, a store that does not answer, and a claim that fails time and again all end in the same silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+class Ticks:
+    """Times are monotonic seconds. One thread writes, any may read meanwhile."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, float] = {}  # replaced as a whole where shards come or go
+
+    def expect(self, shards: Collection[int], now: float) -> None:
+        """Of these, and of no others; the new ones have until ``now`` and as long as any to tick."""
+        if self._at.keys() != shards:
+            self._at = {shard: self._at.get(shard, now) for shard in shards}
+
+    def tick(self, shards: Collection[int], now: float) -> None:
+        """They were looked after. What is not expected is left out."""
+        at = self._at
+        for shard in at.keys() & shards:
+            at[shard] = now
+
+    @property
+    def count(self) -> int:
+        """How many are expected."""
+        return len(self._at)
+
+    def silent(self, since: float) -> list[int]:
+        """Those whose last tick, or their coming, was before ``since``."""
+        return sorted(shard for shard, at in self._at.items() if at < since)
