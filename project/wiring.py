@@ -51,7 +51,13 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     publisher = build_publisher(settings)
     alone = settings.STOP is Stop.ONE
     coordinator = (SingleNode if alone else PostgresCoordinator)(
-        connect, node=node, region=region, shards=settings.SHARDS, lease_s=settings.LEASE_S
+        connect,
+        node=node,
+        region=region,
+        shards=settings.SHARDS,
+        groups=settings.GROUPS,
+        lease_s=settings.LEASE_S,
+        weight=settings.CAPACITY,
     )
     if settings.STOP is Stop.TWO:
         return Poller(

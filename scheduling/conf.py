@@ -12,7 +12,8 @@ timing         poll on a tick          poll on a tick              timing wheel 
 execution      threads of the node     Celery workers              Celery workers                 Celery workers
 =============  ======================  ==========================  =============================  ====================
 
-Of a neighbouring stop, ``STORE`` may be taken alone: stop 3 with time buckets, stop 4 with rows.
+Of a neighbouring stop, ``STORE`` may be taken alone: stop 3 with time buckets, stop 4 with rows. With ``GROUPS = 1``
+one node is active, and the others are hot standbys.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
+from math import inf
 from typing import Any
 
 
@@ -46,6 +48,8 @@ class SchedulingSettings:
     STOP: Stop = Stop.THREE
     STORE: Store | None = None  # None: the stop's
     SHARDS: int = 64
+    GROUPS: int | None = None  # of shards that have one owner, the same for all nodes; None: each shard its own
+    CAPACITY: float = 1.0  # of this node, relative to the others': its share of the shards follows
     NODE: str = "project.wiring.build_node"  # dotted path: (SchedulingSettings, node_id, region) -> a runnable node
     WINDOW_S: float = 1.0  # how far ahead a node claims
     POLL_S: float = 0.1  # how often it looks for what became due otherwise
@@ -96,6 +100,9 @@ def problems(settings: Any) -> Iterator[str]:
             yield f"SCHEDULING[{name!r}]: no such setting; there are {', '.join(sorted(KEYS))}"
     if given.get("STORE") == Store.BUCKETED and given.get("STOP", Stop.THREE) in (Stop.ONE, Stop.TWO):
         yield f"SCHEDULING['STORE'] {given['STORE']!r}: needs owners of shards, which come with stop 3"
+    groups, shards = given.get("GROUPS"), given.get("SHARDS", 64)
+    if isinstance(groups, int) and isinstance(shards, int) and groups > shards:
+        yield f"SCHEDULING['GROUPS'] {groups!r}: is more than the {shards} shards"
     lease, renew = given.get("LEASE_S", 2.0), given.get("RENEW_S", 0.5)
     if isinstance(lease, int | float) and isinstance(renew, int | float) and renew > lease / 2:
         yield f"SCHEDULING['RENEW_S'] {renew!r}: a lease of {lease:g} s must be renewed at least twice within it"
@@ -111,8 +118,10 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
     elif KEYS[name].type == "str":
         if not isinstance(value, str) or not value:
             yield "is not text"
-    elif (
-        isinstance(value, bool) or not isinstance(value, int if KEYS[name].type == "int" else int | float) or value <= 0
-    ):
-        kind = "whole number" if KEYS[name].type == "int" else "number"
-        yield f"is not a {kind} above 0"
+    elif name != "GROUPS" or value is not None:
+        yield from _problems_of_number(value, is_whole="int" in str(KEYS[name].type))
+
+
+def _problems_of_number(value: Any, *, is_whole: bool) -> Iterator[str]:
+    if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float) or not 0 < value < inf:
+        yield f"is not a {'whole number' if is_whole else 'number'} above 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,6 +41,12 @@ def configured(**given: Any) -> SchedulingSettings:
         ({"SHARDS": 0}, "SCHEDULING['SHARDS'] 0: is not a whole number above 0"),
         ({"SHARDS": 6.4}, "SCHEDULING['SHARDS'] 6.4: is not a whole number above 0"),
         ({"SHARDS": True}, "SCHEDULING['SHARDS'] True: is not a whole number above 0"),
+        ({"GROUPS": 0}, "SCHEDULING['GROUPS'] 0: is not a whole number above 0"),
+        ({"GROUPS": 1.5}, "SCHEDULING['GROUPS'] 1.5: is not a whole number above 0"),
+        ({"GROUPS": 65}, "SCHEDULING['GROUPS'] 65: is more than the 64 shards"),
+        ({"CAPACITY": 0}, "SCHEDULING['CAPACITY'] 0: is not a number above 0"),
+        ({"CAPACITY": inf}, "SCHEDULING['CAPACITY'] inf: is not a number above 0"),
+        ({"CAPACITY": nan}, "SCHEDULING['CAPACITY'] nan: is not a number above 0"),
         ({"WINDOW_S": "1"}, "SCHEDULING['WINDOW_S'] '1': is not a number above 0"),
         ({"QUEUE_PREFIX": ""}, "SCHEDULING['QUEUE_PREFIX'] '': is not text"),
         ({"LEASE_S": 0.8}, "SCHEDULING['RENEW_S'] 0.5: a lease of 0.8 s must be renewed at least twice within it"),

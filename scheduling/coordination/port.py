@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a renewal says. ``lease_until`` is monotonic seconds, counted from before the renewing call."""
+    """What a renewal says. Times are monotonic seconds."""
 
-    lease_until: float
+    lease_until: float  # counted from before the renewing call
     mine: frozenset[int]  # shards this node should own: to be taken over, if it does not yet
     leaving: frozenset[int]  # shards it owns that another should: to be drained and released
+    look_at: float = inf  # another member's lease runs out then, unless it is renewed: renew by then to see it
 
 
 class Coordinator(Protocol):

@@ -2,33 +2,55 @@
 
 A node that lives renews its row; the others see it, and all compute the same assignment by rendezvous hashing. A
 shard whose owner is alive stays with it until it is released, so a hand-over has no gap in which two nodes act, and a
-dead node's shards are free when its lease is out.
+dead node's shards are free when its lease is out. NOTIFY tells the others what a node changes; nobody tells them that a
+lease has run out, so each renewal says when the next one may.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from scheduling.coordination.port import Assignment
 from scheduling.core.sharding import assign
 from scheduling.store.connection import Connect, Link
+from scheduling.store.listener import Listener
 from scheduling.store.statements import read_statements
 
+CHANNEL = "fairbeat_nodes"
 _SQL = read_statements(Path(__file__).with_suffix(".sql"))
 
 
 class PostgresCoordinator:
-    """One thread uses it. ``weight`` is the node's capacity relative to the others."""
+    """One thread uses it. ``weight`` is the node's capacity relative to the others; without ``groups`` each shard is
+    assigned by itself. ``shards`` and ``groups`` are the same for all nodes.
+    """
 
     def __init__(
-        self, connect: Connect, *, node: str, region: str, shards: int, lease_s: float, weight: float = 1.0
+        self,
+        connect: Connect,
+        *,
+        node: str,
+        region: str,
+        shards: int,
+        lease_s: float,
+        groups: int | None = None,
+        weight: float = 1.0,
     ) -> None:
-        self._link = Link(connect)
-        self._shards, self._lease_s = shards, lease_s
-        self._me: dict[str, Any] = {"node": node, "region": region, "weight": weight, "lease_s": lease_s}
+        self._connect, self._link = connect, Link(connect)
+        self._shards, self._groups, self._lease_s = shards, groups, lease_s
+        self._node = node
+        self._me: dict[str, Any] = {
+            "node": node,
+            "region": region,
+            "weight": weight,
+            "lease_s": lease_s,
+            "channel": CHANNEL,
+        }
+        self._listener: Listener | None = None
 
     def join(self) -> None:
         with self._link() as connection:
@@ -39,19 +61,32 @@ class PostgresCoordinator:
         with self._link() as connection:
             if connection.execute(_SQL["renew"], self._me).rowcount == 0:
                 connection.execute(_SQL["join"], self._me)
-            members = dict(connection.execute(_SQL["members"]).fetchall())
+            members = connection.execute(_SQL["members"]).fetchall()
+            read_at = time.monotonic()
             owners = dict(connection.execute(_SQL["living_owners"]).fetchall())
-        node = self._me["node"]
-        wanted = assign(self._shards, members).get(node, frozenset())
-        held = {shard for shard, owner in owners.items() if owner == node}
-        elsewhere = {shard for shard, owner in owners.items() if owner != node}
-        return Assignment(before + self._lease_s, frozenset(wanted - elsewhere), frozenset(held - wanted))
+        weights = {member: weight for member, weight, _ in members}
+        wanted = assign(self._shards, weights, groups=self._groups).get(self._node, frozenset())
+        held = {shard for shard, owner in owners.items() if owner == self._node}
+        look_at = min((read_at + left_s for member, _, left_s in members if member != self._node), default=inf)
+        return Assignment(
+            before + self._lease_s, frozenset(wanted - (owners.keys() - held)), frozenset(held - wanted), look_at
+        )
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        def heard(node: str) -> None:
+            if node != self._node:
+                on_change()
+
+        self._listener = Listener(self._connect, CHANNEL, heard)
+        self._listener.start()
 
     def release(self, shards: Collection[int]) -> None:
         with self._link() as connection:
             connection.execute(_SQL["release"], self._me | {"shards": sorted(shards)})
 
     def leave(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
         with self._link() as connection:
             connection.execute(_SQL["leave"], self._me)
         self._link.close()

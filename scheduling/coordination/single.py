@@ -5,7 +5,9 @@ A second one, started by mistake, takes all of them over; the first finds its ep
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 from scheduling.coordination.port import Assignment
 from scheduling.coordination.postgres import PostgresCoordinator
@@ -15,4 +17,7 @@ class SingleNode(PostgresCoordinator):
     """Registers itself as any node does, and asks nobody."""
 
     def renew(self) -> Assignment:
-        return replace(super().renew(), mine=frozenset(range(self._shards)), leaving=frozenset())
+        return replace(super().renew(), mine=frozenset(range(self._shards)), leaving=frozenset(), look_at=inf)
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """What others do changes nothing here."""

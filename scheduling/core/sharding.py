@@ -9,6 +9,8 @@ member wins a share of the shards that is its weight over the sum (the logarithm
   joins only takes, and all nodes come to the same answer without a word, given the same members.
 * Shares are those of a lottery: of 64 shards, four equal members get 16 ± 3.5 each, not 16. Evenness beyond that would
   cost movement.
+* Shards may be drawn for in groups (``shard % groups``), which then move as one. With a single group one member owns
+  everything and the others stand by.
 
 It says who *should* own a shard. Who does is decided by the epoch in Postgres: two nodes with different lists of
 members may disagree for a while, and nothing breaks.
@@ -23,25 +25,30 @@ from math import isfinite, log
 from scheduling.core.errors import InvalidField
 
 
-def assign(shards: int, members: Mapping[str, float]) -> dict[str, frozenset[int]]:
-    """The shards, of 0 to ``shards - 1``, of each member; ``members`` gives their weights, in any unit.
+def assign(shards: int, members: Mapping[str, float], *, groups: int | None = None) -> dict[str, frozenset[int]]:
+    """The shards, of 0 to ``shards - 1``, of each member; ``members`` gives their weights, in any unit. Without
+    ``groups`` each shard is drawn for by itself.
 
     Every member is in the answer, and every shard in exactly one of its sets (none without members). Raises
-    InvalidField for a negative number of shards, and for a weight that is not a finite number above 0 (a node that
-    drains is left out instead).
+    InvalidField for a negative number of shards, for groups below 1, and for a weight that is not a finite number above
+    0 (a node that drains is left out instead).
     """
     if shards < 0:
         raise InvalidField("shards", shards, "is negative")
+    if groups is not None and groups < 1:
+        raise InvalidField("groups", groups, "is below 1")
     for member, weight in members.items():
         if not (isfinite(weight) and weight > 0):
             raise InvalidField(f"weight of {member}", weight, "is not a finite number above 0")
     owned: dict[str, set[int]] = {member: set() for member in members}
-    for shard in range(shards if members else 0):
-        owned[min(members, key=lambda member: (_wait(shard, member, members[member]), member))].add(shard)
+    groups = shards if groups is None else min(groups, shards)
+    for group in range(groups if members else 0):
+        winner = min(members, key=lambda member: (_wait(group, member, members[member]), member))
+        owned[winner].update(range(group, shards, groups))
     return {member: frozenset(mine) for member, mine in owned.items()}
 
 
-def _wait(shard: int, member: str, weight: float) -> float:
-    """The waiting time that a member draws for a shard; by blake2b, since ``hash`` differs from process to process."""
-    digest = blake2b(b"%d/%b" % (shard, member.encode()), digest_size=8).digest()
+def _wait(group: int, member: str, weight: float) -> float:
+    """The waiting time that a member draws for a group; by blake2b, since ``hash`` differs from process to process."""
+    digest = blake2b(b"%d/%b" % (group, member.encode()), digest_size=8).digest()
     return -log((int.from_bytes(digest) + 1) / 2**64) / weight

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from math import inf
+from threading import Event
 from typing import Protocol
 
 import pytest
 from django.db import connection
 
 from scheduling.coordination.memory import Fleet, MemoryCoordinator
-from scheduling.coordination.port import Coordinator
+from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.sharding import assign
 from scheduling.models import Node, Shard
-from scheduling.store.connection import connector
+from scheduling.store.connection import NODE_PREFIX, connector
+from scheduling.store.port import StoreUnavailable
 from scheduling.testing.clock import ManualClock
+from tests.processes import eventually
 
 SHARDS = 16
 ALL = frozenset(range(SHARDS))
 LEASE_S = 100.0
+END_SESSIONS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = %s
+"""
 
 
 class World(Protocol):
-    def node(self, name: str, *, weight: float = 1.0) -> Coordinator: ...
+    """Nodes that share the shards by one coordinator. What a world made it clears away when its fixture ends."""
+
+    def node(
+        self, name: str, *, weight: float = 1.0, groups: int | None = None, lease_s: float = LEASE_S
+    ) -> Coordinator: ...
 
     def own(self, name: str, shards: frozenset[int]) -> None:
         """The node takes these shards over, as its store does."""
@@ -33,6 +45,9 @@ class World(Protocol):
 
     def freeze(self, name: str) -> None:
         """Time passes in which this node alone does not renew, until its lease is out."""
+
+    def cut(self, name: str) -> None:
+        """The node's connections to the coordinator end; it may connect again at once."""
 
     def monotonic(self) -> float: ...
 
@@ -43,8 +58,11 @@ class MemoryWorld:
         self.owners: dict[int, str] = {}
         self.fleet = Fleet(self.clock, shards=SHARDS, owners=self.owners)
 
-    def node(self, name: str, *, weight: float = 1.0) -> Coordinator:
-        return MemoryCoordinator(self.fleet, node=name, lease_s=LEASE_S, weight=weight)
+    def node(
+        self, name: str, *, weight: float = 1.0, groups: int | None = None, lease_s: float = LEASE_S
+    ) -> Coordinator:
+        self.fleet.groups = groups
+        return MemoryCoordinator(self.fleet, node=name, lease_s=lease_s, weight=weight)
 
     def own(self, name: str, shards: frozenset[int]) -> None:
         self.owners |= dict.fromkeys(shards, name)
@@ -58,6 +76,9 @@ class MemoryWorld:
         for other in others:
             self.fleet.leases[other] = self.clock.monotonic() + LEASE_S
 
+    def cut(self, name: str) -> None:
+        """There are none."""
+
     def monotonic(self) -> float:
         return self.clock.monotonic()
 
@@ -67,9 +88,11 @@ class PostgresWorld:
         self.made: list[Coordinator] = []
         self.kind = kind
 
-    def node(self, name: str, *, weight: float = 1.0) -> Coordinator:
+    def node(
+        self, name: str, *, weight: float = 1.0, groups: int | None = None, lease_s: float = LEASE_S
+    ) -> Coordinator:
         connect = connector(connection.get_connection_params(), name=name)
-        made = self.kind(connect, node=name, region="", shards=SHARDS, lease_s=LEASE_S, weight=weight)
+        made = self.kind(connect, node=name, region="", shards=SHARDS, groups=groups, lease_s=lease_s, weight=weight)
         self.made.append(made)
         return made
 
@@ -82,6 +105,10 @@ class PostgresWorld:
     def freeze(self, name: str) -> None:
         node = Node.objects.get(pk=name)
         Node.objects.filter(pk=name).update(lease_until=node.started_at)
+
+    def cut(self, name: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(END_SESSIONS, [f"{NODE_PREFIX} {name}"])
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -102,8 +129,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     world.close()
 
 
-def joined(world: World, name: str, *, weight: float = 1.0) -> Coordinator:
-    node = world.node(name, weight=weight)
+def joined(world: World, name: str, *, weight: float = 1.0, groups: int | None = None) -> Coordinator:
+    node = world.node(name, weight=weight, groups=groups)
     node.join()
     return node
 
@@ -140,6 +167,20 @@ def test_two_nodes_split_the_shards_and_agree_on_who_has_which(world: World) -> 
 def test_a_heavier_node_gets_more(world: World) -> None:
     owned = settled(world, a=joined(world, "a", weight=15), b=joined(world, "b"))
     assert owned == assign(SHARDS, {"a": 15.0, "b": 1.0})
+
+
+def test_the_shards_of_a_group_go_to_one_node(world: World) -> None:
+    owned = settled(world, a=joined(world, "a", groups=4), b=joined(world, "b", groups=4))
+    assert owned == assign(SHARDS, {"a": 1.0, "b": 1.0}, groups=4)
+
+
+def test_with_one_group_one_node_is_active_and_the_other_stands_by_until_it_is_gone(world: World) -> None:
+    nodes = {name: joined(world, name, groups=1) for name in "ab"}
+    owned = settled(world, **nodes)
+    active, standby = sorted(owned, key=lambda name: owned[name] != ALL)
+    assert (owned[active], owned[standby]) == (ALL, frozenset())
+    world.freeze(active)
+    assert nodes[standby].renew().mine == ALL
 
 
 def test_a_shard_whose_owner_lives_stays_with_it_until_it_is_released(world: World) -> None:
@@ -185,6 +226,79 @@ def test_a_dead_nodes_shards_are_free_when_its_lease_is_out_and_not_before(world
     assert a.renew().mine == owned["a"]
     world.freeze("b")
     assert a.renew().mine == ALL
+
+
+def test_a_renewal_says_when_the_lease_of_another_may_run_out(world: World) -> None:
+    a = joined(world, "a")
+    assert a.renew().look_at == inf
+    b = world.node("b", lease_s=LEASE_S / 2)
+    before = world.monotonic()
+    b.join()
+    look_at = a.renew().look_at
+    if look_at < inf:  # a coordinator that tells by itself when a lease has run out needs no look
+        assert before + LEASE_S / 2 <= look_at <= world.monotonic() + LEASE_S / 2
+
+
+def test_a_disconnect_shorter_than_the_lease_changes_nothing(world: World) -> None:
+    a, b = joined(world, "a"), joined(world, "b")
+    owned = settled(world, a=a, b=b)
+    world.cut("b")
+    assignment = a.renew()
+    assert (assignment.mine, assignment.leaving) == (owned["a"], frozenset())
+    assignment = eventually(lambda: renewed(b))
+    assert (assignment.mine, assignment.leaving) == (owned["b"], frozenset())
+    assert a.renew().mine == owned["a"]
+    assert (world.owned("a"), world.owned("b")) == (owned["a"], owned["b"])
+
+
+def renewed(node: Coordinator) -> Assignment | None:
+    """None: it cannot reach the coordinator yet."""
+    try:
+        return node.renew()
+    except StoreUnavailable:
+        return None
+
+
+def watched(node: Coordinator) -> Event:
+    """Is set when the coordinator says that something has changed."""
+    changed = Event()
+    node.watch(changed.set)
+    return changed
+
+
+def test_who_watches_is_told_that_a_node_has_joined(world: World) -> None:
+    changed = watched(joined(world, "a"))
+    joined(world, "b")
+    assert changed.wait(10)
+
+
+def test_who_watches_is_told_that_shards_were_released(world: World) -> None:
+    a, b = joined(world, "a"), joined(world, "b")
+    world.own("a", a.renew().mine)
+    changed = watched(b)
+    a.release(a.renew().leaving)
+    assert changed.wait(10)
+    assert b.renew().mine
+
+
+def test_who_watches_is_told_that_a_node_has_left(world: World) -> None:
+    a, b = joined(world, "a"), joined(world, "b")
+    settled(world, a=a, b=b)
+    changed = watched(a)
+    b.leave()
+    assert changed.wait(10)
+    assert a.renew().mine == ALL
+
+
+def test_a_node_is_not_told_of_its_own_doings_nor_of_renewals(world: World) -> None:
+    a, b = joined(world, "a"), joined(world, "b")
+    settled(world, a=a, b=b)
+    by_a, by_b = watched(a), watched(b)
+    a.renew()
+    b.renew()
+    a.release(a.renew().mine)
+    assert by_b.wait(10)
+    assert not by_a.is_set()
 
 
 def test_a_node_that_wakes_after_its_lease_joins_again_and_gets_its_share_when_the_others_release_it(world) -> None:

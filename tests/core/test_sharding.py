@@ -9,30 +9,35 @@ from hypothesis import strategies as st
 from scheduling.core.errors import InvalidField
 from scheduling.core.sharding import assign
 
+groups_or_none = st.none() | st.integers(1, 70)
 names = st.text(min_size=1, max_size=12)
 fleets = st.dictionaries(names, st.floats(0.1, 50), min_size=1, max_size=6)
 
 
-@given(st.integers(0, 40), fleets)
-def test_every_shard_has_exactly_one_owner(shards: int, members: dict[str, float]) -> None:
-    owned = assign(shards, members)
+@given(st.integers(0, 40), fleets, groups_or_none)
+def test_every_shard_has_exactly_one_owner(shards: int, members: dict[str, float], groups: int | None) -> None:
+    owned = assign(shards, members, groups=groups)
     assert owned.keys() == members.keys()
     assert sorted(shard for mine in owned.values() for shard in mine) == list(range(shards))
 
 
-@given(fleets, st.data())
-def test_a_member_that_leaves_moves_its_own_shards_only(members: dict[str, float], data: st.DataObject) -> None:
+@given(fleets, st.data(), groups_or_none)
+def test_a_member_that_leaves_moves_its_own_shards_only(
+    members: dict[str, float], data: st.DataObject, groups: int | None
+) -> None:
     leaving = data.draw(st.sampled_from(sorted(members)))
-    before = assign(64, members)
-    after = assign(64, {member: weight for member, weight in members.items() if member != leaving})
+    before = assign(64, members, groups=groups)
+    after = assign(64, {member: weight for member, weight in members.items() if member != leaving}, groups=groups)
     for member, mine in after.items():
         assert before[member] <= mine
 
 
-@given(fleets, names, st.floats(0.1, 50))
-def test_a_member_that_joins_only_takes(members: dict[str, float], joining: str, weight: float) -> None:
-    before = assign(64, {member: weight for member, weight in members.items() if member != joining})
-    after = assign(64, members | {joining: weight})
+@given(fleets, names, st.floats(0.1, 50), groups_or_none)
+def test_a_member_that_joins_only_takes(
+    members: dict[str, float], joining: str, weight: float, groups: int | None
+) -> None:
+    before = assign(64, {member: weight for member, weight in members.items() if member != joining}, groups=groups)
+    after = assign(64, members | {joining: weight}, groups=groups)
     for member, mine in before.items():
         assert after[member] <= mine
 
@@ -70,6 +75,18 @@ def test_shares_follow_weights(weights: tuple[float, ...]) -> None:
         assert abs(len(mine) - shards * share) < 4 * deviation
 
 
+@given(fleets, st.integers(1, 70))
+def test_the_shards_of_a_group_have_one_owner(members: dict[str, float], groups: int) -> None:
+    owned = assign(64, members, groups=groups)
+    owner = {shard: member for member, mine in owned.items() for shard in mine}
+    assert all(owner[shard] == owner[shard % groups] for shard in range(64))
+
+
+@given(fleets)
+def test_with_one_group_one_member_owns_all_and_the_others_stand_by(members: dict[str, float]) -> None:
+    assert sorted(len(mine) for mine in assign(64, members, groups=1).values()) == [0] * (len(members) - 1) + [64]
+
+
 def test_without_members_nobody_owns_anything() -> None:
     assert assign(64, {}) == {}
 
@@ -80,6 +97,8 @@ def test_a_weight_that_is_not_a_finite_positive_number_is_refused(weight: float)
         assign(64, {"a": 1, "b": weight})
 
 
-def test_a_negative_number_of_shards_is_refused() -> None:
+def test_a_negative_number_of_shards_and_less_than_one_group_are_refused() -> None:
     with pytest.raises(InvalidField, match="shards -1: is negative"):
         assign(-1, {"a": 1})
+    with pytest.raises(InvalidField, match="groups 0: is below 1"):
+        assign(64, {"a": 1}, groups=0)

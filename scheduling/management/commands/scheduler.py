@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
 import socket
+from dataclasses import replace
+from math import inf
 from threading import Thread
 from typing import Any
 
@@ -29,8 +32,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--node-id", default=f"{socket.gethostname()}-{os.getpid()}", help="unique in the fleet")
         parser.add_argument("--region", default="", help="home of this node")
+        parser.add_argument(
+            "--capacity", type=_capacity, help="relative to the other nodes (SCHEDULING['CAPACITY'] if left out)"
+        )
 
-    def handle(self, *args: Any, node_id: str, region: str, verbosity: int, **options: Any) -> None:
+    def handle(self, *args: Any, node_id: str, region: str, capacity: float | None, verbosity: int, **_: Any) -> None:
         logging.basicConfig(
             level=logging.DEBUG if verbosity > 1 else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -40,6 +46,8 @@ class Command(BaseCommand):
         except FairbeatError as problem:
             raise CommandError(str(problem)) from problem
         configured = scheduling_settings(settings)
+        if capacity is not None:
+            configured = replace(configured, CAPACITY=capacity)
         node = import_string(configured.NODE)(configured, node=node_id, region=region)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: node.stop())
@@ -48,6 +56,16 @@ class Command(BaseCommand):
             node.run()
         except FairbeatError as problem:
             raise CommandError(str(problem)) from problem
+
+
+def _capacity(text: str) -> float:
+    try:
+        capacity = float(text)
+    except ValueError:
+        capacity = 0.0
+    if not 0 < capacity < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return capacity
 
 
 def _replan() -> None:
