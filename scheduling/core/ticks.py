@@ -1,8 +1,8 @@
 """Which shards are being looked after: a shard ticks whenever a look at its due rows, and the claim that came of it,
 have succeeded.
 
-A node expects ticks of the shards that are to be its own, from the moment at which it heard so. So a take-over that does
-not come about, a store that does not answer, and a claim that fails time and again all end in the same silence.
+A node expects ticks of the shards that are to be its own, from the moment at which it heard so. Thus a take-over that
+does not come about, a store that does not answer, and a claim that fails time and again all end in the same silence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Ticks:
         self._at: dict[int, float] = {}  # replaced as a whole where shards come or go
 
     def expect(self, shards: Collection[int], now: float) -> None:
-        """Of these, and of no others; the new ones have until ``now`` and as long as any to tick."""
+        """Of these, and of no others. A new one counts as having ticked ``now``."""
         if self._at.keys() != shards:
             self._at = {shard: self._at.get(shard, now) for shard in shards}
 

@@ -22,6 +22,7 @@ from scheduling.core.effects import Effect, Publish, TakeAgain
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Outcome
+from scheduling.node.health import Health
 from scheduling.node.hints import HintListener
 from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
@@ -58,6 +59,7 @@ class Node:
         self._node, self._publisher, self._alone = node, publisher, alone
         self._clock = DatabaseClock()
         self._engine = Engine(self._clock, limits)
+        self.health = Health(self._engine.ticks, poll_s=limits.poll_s)
         self._inbox = Inbox()
         self._taking: set[int] = set()
         self._stopping = False
@@ -97,10 +99,12 @@ class Node:
         for event in self._inbox.take(wake):
             self._carry_out(event() or ())
         self._carry_out(self._engine.advance())
+        self.health.turned()
 
     def _drain(self) -> None:
         """What is published is confirmed and recorded; what still waits is left to the next owner."""
         self._engine.drain()
+        self.health.drains()
         until = time.monotonic() + DRAIN_S
         while not self._engine.drained and time.monotonic() < until:
             self._step()
@@ -129,6 +133,8 @@ class Node:
             logger.warning("the lease had run out: giving up %d shards", len(engine.shards))
             engine.drop(engine.shards)
         engine.lease_until = assignment.lease_until
+        engine.ticks.expect(assignment.mine, self._clock.monotonic())
+        self.health.renewed(assignment.lease_until)
         if leaving := assignment.leaving & engine.shards:
             engine.drop(leaving)
         if assignment.leaving:

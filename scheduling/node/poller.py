@@ -16,7 +16,9 @@ from scheduling.broker.port import Publisher
 from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.latency import LatencyHistogram
+from scheduling.core.ticks import Ticks
 from scheduling.failpoints import Point, failpoint
+from scheduling.node.health import Health
 from scheduling.node.hints import HintListener
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.store.connection import Connect
@@ -58,6 +60,8 @@ class Poller:
         self._stopping = Event()
         self._latency = LatencyHistogram()
         self._expire_at = 0.0
+        self._ticks = Ticks()
+        self.health = Health(self._ticks, poll_s=tick_s)
 
     def run(self) -> None:
         """Work until ``stop``; then wait for outstanding confirms.
@@ -70,12 +74,14 @@ class Poller:
         self._hints.start()
         logger.info("node %s is running", self._node)
         poll_at = 0.0
+        self._ticks.expect(self._store.shards, self._clock.monotonic())
         while not self._stopping.is_set():
             now = self._clock.monotonic()
             if now >= poll_at:
                 poll_at = now if self._poll() else now + self._tick_s
             if self._wait(poll_at - self._clock.monotonic()):
                 poll_at = 0.0
+            self.health.turned()
         self._drain()
 
     def stop(self) -> None:
@@ -94,6 +100,7 @@ class Poller:
         except StoreUnavailable as problem:
             logger.warning("nothing was claimed, or its answer was lost: %s", problem)
             return False
+        self._ticks.tick(self._store.shards, self._clock.monotonic())
         if fires:
             failpoint(Point.CLAIM_COMMITTED)
         self._publish(fires)
@@ -167,10 +174,12 @@ class Poller:
                 del self._in_flight[fire.id]
         self._publish(again)
 
-    def _note(self, _: Assignment) -> None:
+    def _note(self, assignment: Assignment) -> None:
         """Membership is for people to see: at this stop nobody owns anything."""
+        self.health.renewed(assignment.lease_until)
 
     def _drain(self) -> None:
+        self.health.drains()
         until = self._clock.monotonic() + DRAIN_S
         while self._in_flight and self._clock.monotonic() < until:
             self._wait(0.1)

@@ -39,7 +39,7 @@ class PollingStore:
 
     def __init__(self, connect: Connect, *, shards: int, grace: timedelta, confirm_s: float) -> None:
         self._link = Link(connect)
-        self._shards = frozenset(range(shards))
+        self.shards = frozenset(range(shards))
         self._grace, self._claim_for = grace, timedelta(seconds=confirm_s)
         self._sql = statements("schedule", row_lock="FOR UPDATE SKIP LOCKED", fire_lock=FIRE_LOCK)
         self._polling_sql = statements(
@@ -55,7 +55,7 @@ class PollingStore:
         """At a node's start: take up what a stop with owners left unconfirmed."""
         with self._link() as connection:
             connection.execute(self._polling_sql["adopt"])
-            back_to_rows(connection, self._shards)
+            back_to_rows(connection, self.shards)
 
     def poll(self, clock: Clock, *, limit: int) -> list[Fire]:
         """The fires to publish now; all their rows are committed.
@@ -90,8 +90,8 @@ class PollingStore:
         self._settle(connection, skips)  # before predecessors are counted
         fires, waits = self._in_their_turn(connection, fires, clock)
         self._settle(connection, waits)
-        end_those_over(connection, self._shards, now=clock.now())
-        reap(connection, self._shards, now=clock.now(), grace=self._grace)
+        end_those_over(connection, self.shards, now=clock.now())
+        reap(connection, self.shards, now=clock.now(), grace=self._grace)
         return fires
 
     def confirm(self, fires: Sequence[Fire]) -> None:
@@ -104,7 +104,7 @@ class PollingStore:
 
     def _claim(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
         now = clock.now()
-        due = self._due.read(connection, self._shards, until=now, limit=limit)
+        due = self._due.read(connection, self.shards, until=now, limit=limit)
         if not due:
             return []
         plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0), room=limit)
@@ -117,7 +117,7 @@ class PollingStore:
         return [planned[fire] for fire in fences]
 
     def _release(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
-        rows = read_waiting(connection, self._sql["waiting"], self._shards, now=clock.now(), limit=limit)
+        rows = read_waiting(connection, self._sql["waiting"], self.shards, now=clock.now(), limit=limit)
         if not rows:
             return []
         fires = [fire_of(row, time.monotonic()) for row in rows]
