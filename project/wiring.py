@@ -30,6 +30,7 @@ from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
 from scheduling.core.fire import Fire
+from scheduling.node.health import Health
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
 from scheduling.store.bucketed import BucketedStore
@@ -40,6 +41,9 @@ from scheduling.store.postgres import PostgresStore
 
 
 class Runnable(Protocol):
+    @property
+    def health(self) -> Health: ...
+
     def run(self) -> None: ...
 
     def stop(self) -> None: ...

@@ -24,6 +24,9 @@ from enum import IntEnum, StrEnum
 from math import inf
 from typing import Any
 
+from scheduling.core.address import host_and_port
+from scheduling.core.errors import InvalidField
+
 
 class Stop(IntEnum):
     """How far a deployment has climbed; every stop runs the same code."""
@@ -63,6 +66,7 @@ class SchedulingSettings:
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
     AHEAD: int = 30_000  # claimed fires in the wheel, about 1 KB each: twice what a node can fire in its window
+    HEALTH: str = ""  # HOST:PORT where a node says whether it is live and ready (port 0: a free one); empty: nowhere
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
 
@@ -115,11 +119,21 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
     elif name == "STORE":
         if value is not None and value not in list(Store):
             yield f"is not one of {', '.join(Store)}"
+    elif name == "HEALTH" and isinstance(value, str):
+        yield from _problems_of_address(value)
     elif KEYS[name].type == "str":
         if not isinstance(value, str) or not value:
             yield "is not text"
     elif name != "GROUPS" or value is not None:
         yield from _problems_of_number(value, is_whole="int" in str(KEYS[name].type))
+
+
+def _problems_of_address(value: str) -> Iterator[str]:
+    try:
+        if value:
+            host_and_port(value)
+    except InvalidField as refused:
+        yield refused.problem
 
 
 def _problems_of_number(value: Any, *, is_whole: bool) -> Iterator[str]:

@@ -21,6 +21,7 @@ from django.utils.module_loading import import_string
 from scheduling.conf import scheduling_settings
 from scheduling.core.errors import FairbeatError
 from scheduling.failpoints import arm_from_environment
+from scheduling.node.health import HealthServer
 from scheduling.services.replan_zones import replan_if_changed
 
 logger = logging.getLogger(__name__)
@@ -35,24 +36,25 @@ class Command(BaseCommand):
         parser.add_argument(
             "--capacity", type=_capacity, help="relative to the other nodes (SCHEDULING['CAPACITY'] if left out)"
         )
+        parser.add_argument(
+            "--health", metavar="HOST:PORT", help="where it says whether it is live and ready (SCHEDULING['HEALTH'])"
+        )
 
-    def handle(self, *args: Any, node_id: str, region: str, capacity: float | None, verbosity: int, **_: Any) -> None:
+    def handle(self, *args: Any, node_id: str, region: str, verbosity: int, **options: Any) -> None:
         logging.basicConfig(
             level=logging.DEBUG if verbosity > 1 else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
+        given = {name: options[name.lower()] for name in ("CAPACITY", "HEALTH") if options[name.lower()] is not None}
+        configured = replace(scheduling_settings(settings), **given)
         try:
             arm_from_environment()
-        except FairbeatError as problem:
-            raise CommandError(str(problem)) from problem
-        configured = scheduling_settings(settings)
-        if capacity is not None:
-            configured = replace(configured, CAPACITY=capacity)
-        node = import_string(configured.NODE)(configured, node=node_id, region=region)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: node.stop())
-        Thread(target=_replan, name="replan zones", daemon=True).start()
-        try:
+            node = import_string(configured.NODE)(configured, node=node_id, region=region)
+            if configured.HEALTH:
+                HealthServer(configured.HEALTH, node.health).start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: node.stop())
+            Thread(target=_replan, name="replan zones", daemon=True).start()
             node.run()
         except FairbeatError as problem:
             raise CommandError(str(problem)) from problem
