@@ -125,5 +125,14 @@ class TakeAgain:
     shards: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """These shards have drained and are no longer ours: release them, so that another node may have them. Needs no
+    answer.
+    """
+
+    shards: frozenset[int]
+
+
 StoreEffect = ReadDue | Claim | ReadWaiting | Release | CountPredecessors | Settle | Record | Reap | Promote | Expire
-Effect = StoreEffect | Publish | TakeAgain
+Effect = StoreEffect | Publish | TakeAgain | HandOver

@@ -12,7 +12,8 @@ its clock alone, never sleeps, dials or writes; so a simulation can drive the re
 
 Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``,
 and not before; nothing is published unless this node's lease is in force and it holds the fire's epoch; whatever
-waits over ``TURN_S`` for its turn is parked, so that it does not hold the watermark.
+waits over ``TURN_S`` for its turn is parked, so that it does not hold the watermark; for a shard that is leaving
+(``hand_over``) nothing begins any more.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scheduling.core.effects import (
     Claim,
     CountPredecessors,
     Effect,
+    HandOver,
     Publish,
     ReadDue,
     ReadWaiting,
@@ -37,13 +39,15 @@ from scheduling.core.effects import (
     StoreEffect,
     TakeAgain,
 )
-from scheduling.core.fire import Fire, Outcome, State, Verdict
+from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.gates import BROKER, Gates, lane_of
-from scheduling.core.judging import judge_fires, late_s
+from scheduling.core.hand_over import HandOvers
+from scheduling.core.judging import judge_fires, judge_overlaps, late_s, parked
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.looks import Looks
-from scheduling.core.marks import Marks, Number, number_of
-from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
+from scheduling.core.marks import Marks, number_of
+from scheduling.core.outstanding import Outstanding
+from scheduling.core.overlap import RECHECK_S, Predecessors
 from scheduling.core.planning import DueJob, plan_jobs
 from scheduling.core.ticks import Ticks
 from scheduling.core.timing_wheel import TimingWheel, tick_of
@@ -51,7 +55,6 @@ from scheduling.core.upkeep import Upkeep
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
 WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
-RECORD_S = 0.05
 IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
 
 
@@ -71,16 +74,14 @@ class Engine:
         self._clock, self._limits = clock, limits
         self._marks = Marks()
         self._wheel: TimingWheel[Fire] = TimingWheel(tick_of(clock.monotonic()))
-        self._in_flight: dict[Number, Fire] = {}
-        self._counting: dict[Number, Fire] = {}  # waits for the count of its predecessors
-        self._settling: dict[Number, Fire] = {}
+        self._outstanding = Outstanding()
+        self._leaving = HandOvers(self._outstanding, self._marks)
         self._gates = Gates()
         self.ticks = Ticks()
         self._looks = Looks(self.ticks)
         self._upkeep = Upkeep(clock, self._marks)
-        self._wait_at = self._record_at = 0.0
-        self._releasing = self._recording = False
-        self._draining = False
+        self._wait_at = 0.0
+        self._releasing = False
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
         self.confirmed = 0
         self.latency = LatencyHistogram()
@@ -89,7 +90,12 @@ class Engine:
 
     @property
     def shards(self) -> frozenset[int]:
+        """All that are ours, those that are leaving included."""
         return self._marks.shards
+
+    @property
+    def _staying(self) -> frozenset[int]:
+        return self._marks.shards - self._leaving.shards
 
     def taken(self, epochs: Mapping[int, int], recovered: Iterable[Fire]) -> None:
         """These shards are ours under these epochs; ``recovered`` is what their last owner left claimed."""
@@ -103,10 +109,10 @@ class Engine:
     def drop(self, shards: Collection[int]) -> None:
         """Forget these shards and all their fires: another node has them, or we must take them again."""
         self._marks.drop(shards)
-        self._wheel.remove_if(lambda fire: fire.work.shard in shards)
-        for held in (self._in_flight, self._counting, self._settling):
-            for number in [number for number in held if number[0] in shards]:
-                del held[number]
+        self._outstanding.drop(shards)
+        self._leaving.drop(shards)
+        if shards:
+            self._wheel.remove_if(lambda fire: fire.work.shard in shards)
 
     def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
         """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others, if it
@@ -122,25 +128,37 @@ class Engine:
                 self._count_later(fires)
             case Claim(epochs, _, shards):
                 self._looks.end(shards)
+                self._outstanding.numbering.remove(epochs)
                 return self._take_again(epochs)
             case Release(epochs):
                 self._releasing = False
+                self._outstanding.numbering.remove(epochs)
                 return self._take_again(epochs)
             case Record(epochs):
-                self._recording = False
+                self._marks.recorded(self._clock.monotonic())
                 return self._take_again(epochs)
             case Settle(epochs):
                 return self._take_again(epochs)
         return []
 
-    def drain(self) -> None:
-        """Claim nothing more; what is published is still confirmed and recorded."""
-        self._draining = True
+    def _take_again(self, shards: Iterable[int]) -> list[Effect]:
+        """Nobody knows what was written: the next owner finds out. That is we, but for shards that are leaving."""
+        doubtful = self.shards & frozenset(shards)
+        gone = doubtful & self._leaving.shards
+        again = doubtful - gone
+        self.drop(doubtful)
+        return ([TakeAgain(again)] if again else []) + ([HandOver(gone)] if gone else [])
 
-    @property
-    def drained(self) -> bool:
-        """Nothing is in flight, and every watermark is recorded."""
-        return not (self._in_flight or self._settling or self._counting or self._recording or self._marks.have_moved)
+    def hand_over(self, shards: Collection[int]) -> list[Effect]:
+        """These of ours are to leave, and no others. One that was leaving, and is to stay, is taken over again: we have
+        forgotten what it had in the wheel.
+        """
+        stays = self._leaving.shards - frozenset(shards)
+        self._leaving.drop(stays)
+        if leaves := self._leaving.begin(self.shards & frozenset(shards), self._clock.monotonic()):
+            self._wheel.remove_if(lambda fire: fire.work.shard in leaves)
+            self._outstanding.drop_counts(leaves)
+        return self._take_again(stays)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -152,11 +170,9 @@ class Engine:
     def next_wake(self) -> float:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
         now = self._clock.monotonic()
-        wakes = [now + IDLE_S]
-        if self._marks.have_moved and not self._recording:
-            wakes.append(self._record_at)
-        if self.shards and self._may_act(now):
-            wakes += [self._upkeep.next_at(), self._looks.next_at(self.shards)]
+        wakes = [now + IDLE_S, self._marks.next_record_at(), self._leaving.next_at()]
+        if (shards := self._staying) and self._may_act(now):
+            wakes += [self._upkeep.next_at(), self._looks.next_at(shards)]
             if not self._releasing:
                 wakes.append(self._wait_at)
             if (tick := self._wheel.next_deadline()) is not None:
@@ -171,21 +187,24 @@ class Engine:
             if due := self._wheel.advance(tick_of(now)):
                 effects += self._dispatch(due, now)
             effects += self._polls(now)
-        effects += self._record(now)
+        effects += self._marks.record(now, at_once=bool(self._leaving))
+        if gone := self._leaving.over(now):
+            self.drop(gone)
+            effects.append(HandOver(gone))
         return effects
 
     def _may_act(self, now: float) -> bool:
-        """Whether to claim and to publish: the lease is in force, and this is not the end."""
-        return now < self.lease_until and not self._draining
+        """Whether to claim and to publish: the lease is in force."""
+        return now < self.lease_until
 
     def _polls(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        shards = self.shards
+        shards = self._staying
         if not shards:
             return effects
-        takes_more = len(self._in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
+        takes_more = len(self._outstanding.in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
         for half in self._looks.begin(shards, now, every_s=self._limits.poll_s):
-            room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._in_flight))
+            room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._outstanding.in_flight))
             if room > 0 and takes_more:
                 self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
@@ -195,14 +214,14 @@ class Engine:
             if takes_more:
                 self._releasing = True
                 effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
-        effects += self._upkeep.begin(now)
+        effects += self._upkeep.begin(shards, now)
         return effects
 
     # -- claim --------------------------------------------------------------------------------------------------
 
     def due_read(self, effect: ReadDue, jobs: Sequence[DueJob]) -> list[Effect]:
         """Plans a claim for the jobs of the shards that are still ours."""
-        shards = self.shards
+        shards = self._staying
         mine = [job for job in jobs if job.work.shard in shards]
         now = self._clock.monotonic()
         if not mine or not self._may_act(now):
@@ -211,11 +230,14 @@ class Engine:
         plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit)
         if len(jobs) > effect.limit // 2 or len(plans) < len(mine):
             self._looks.expect_more(effect.shards)
-        return [Claim(self._marks.epochs({plan.due.work.shard for plan in plans}), plans, effect.shards)]
+        epochs = self._marks.epochs({plan.due.work.shard for plan in plans})
+        self._outstanding.numbering.append(epochs)
+        return [Claim(epochs, plans, effect.shards)]
 
     def claimed(self, effect: Claim, fences: Mapping[UUID, int]) -> list[Effect]:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
         self._looks.succeed(effect.looked_at, self._clock.monotonic())
+        self._outstanding.numbering.remove(effect.epochs)
         for plan in effect.plans:
             for row in plan.rows:
                 fire = row.fire
@@ -229,17 +251,20 @@ class Engine:
         return []
 
     def waiting_read(self, fires: Sequence[Fire]) -> list[Effect]:
-        shards = self.shards
+        shards = self._staying
         mine = [fire for fire in fires if fire.work.shard in shards]
         if not mine or not self._may_act(self._clock.monotonic()):
             self._releasing = False
             return []
         for fire in mine:
             fire.epoch, fire.seq = self._marks.number(fire.work.shard)
-        return [Release(self._marks.epochs_of(mine), mine)]
+        epochs = self._marks.epochs_of(mine)
+        self._outstanding.numbering.append(epochs)
+        return [Release(epochs, mine)]
 
     def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
         self._releasing = False
+        self._outstanding.numbering.remove(effect.epochs)
         if len(effect.fires) >= self._limits.batch:
             self._wait_at = 0.0
         for fire in effect.fires:
@@ -266,7 +291,7 @@ class Engine:
             elif fire.may_overlap:
                 publish.append(fire)
             else:
-                self._counting[number_of(fire)] = fire
+                self._outstanding.counting[number_of(fire)] = fire
                 count.append(fire)
         effects = self._publish(publish) + self._settle(settlements)
         if count:
@@ -274,58 +299,47 @@ class Engine:
         return effects
 
     def predecessors_counted(self, effect: CountPredecessors, counts: Mapping[UUID, Predecessors]) -> list[Effect]:
-        publish: list[Fire] = []
-        settlements: list[Settlement] = []
-        none = Predecessors(0, 0)
+        """Those whose shard was dropped meanwhile, or is leaving, are left out."""
         if not self._may_act(self._clock.monotonic()):
             self._count_later(effect.fires)
             return []
-        for fire in effect.fires:
-            if self._counting.pop(number_of(fire), None) is None:
-                continue  # its shard was dropped meanwhile
-            ahead = counts.get(fire.id, none)
-            decision = decide(fire, ahead)
-            if decision is Decision.DISPATCH:
-                publish.append(fire)
-            elif decision is Decision.PARK:
-                settlements.append(self._parked(fire, "overlap", recheck_s(fire, ahead)))
-            else:
-                settlements.append(Settlement(fire, State.SKIPPED, decision.value))
+        counting = self._outstanding.counting
+        mine = [fire for fire in effect.fires if counting.pop(number_of(fire), None) is not None]
+        publish, settlements = judge_overlaps(mine, counts, self._clock)
         return self._settle(settlements) + self._publish(publish)
 
     def _count_later(self, fires: Iterable[Fire]) -> None:
         """Back into the wheel: their predecessors could not be read, or it is not for us to publish now."""
         again_at = self._clock.monotonic() + RECHECK_S
         for fire in fires:
-            if self._counting.pop(number_of(fire), None) is not None:
+            if self._outstanding.counting.pop(number_of(fire), None) is not None:
                 self._wheel.add(tick_of(again_at) + 1, fire)
 
     def _hold(self, fire: Fire, opens_at: float, settlements: list[Settlement], now: float) -> None:
         """Its gate is closed: wait in the wheel, or be parked if it has waited for its turn long enough."""
+        if fire.work.shard in self._leaving:
+            return  # its next owner recovers it
         if late_s(fire, self._clock, opens_at) > TURN_S:
-            settlements.append(self._parked(fire, "turn"))
+            settlements.append(parked(fire, "turn", self._clock, RECHECK_S))
         else:
             self._wheel.add(tick_of(max(opens_at, now)) + 1, fire)
-
-    def _parked(self, fire: Fire, reason: str, after_s: float = RECHECK_S) -> Settlement:
-        return Settlement(fire, State.PARKED, reason, self._clock.job_time(self._clock.monotonic() + after_s))
 
     def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
         if not settlements:
             return []
-        self._settling.update((number_of(settlement.fire), settlement.fire) for settlement in settlements)
+        self._outstanding.settling.update((number_of(settlement.fire), settlement.fire) for settlement in settlements)
         return [Settle(self._marks.epochs_of([s.fire for s in settlements]), settlements)]
 
     def settled(self, effect: Settle) -> list[Effect]:
         for settlement in effect.settlements:
-            if self._settling.pop(number_of(settlement.fire), None) is not None:
+            if self._outstanding.settling.pop(number_of(settlement.fire), None) is not None:
                 self._marks.done(settlement.fire)
         return []
 
     # -- publish ------------------------------------------------------------------------------------------------
 
     def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
-        self._in_flight.update((number_of(fire), fire) for fire in fires)
+        self._outstanding.in_flight.update((number_of(fire), fire) for fire in fires)
         return [Publish(fires)] if fires else []
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
@@ -333,7 +347,7 @@ class Engine:
         settlements: list[Settlement] = []
         for outcome in outcomes:
             fire = outcome.fire
-            if self._in_flight.pop(number_of(fire), None) is None:
+            if self._outstanding.in_flight.pop(number_of(fire), None) is None:
                 continue  # its shard was dropped meanwhile
             match outcome.verdict:
                 case Verdict.CONFIRMED:
@@ -348,29 +362,17 @@ class Engine:
                 case Verdict.NACKED:
                     fire.published = True
                     self._gates.close(lane_of(fire), now)
-                case Verdict.LOST:
-                    fire.published = True
-                    self._gates.close(BROKER, now)
-                case Verdict.UNSENT:
+                case Verdict.LOST | Verdict.UNSENT:
+                    fire.published |= outcome.verdict is Verdict.LOST
                     self._gates.close(BROKER, now)
             self._hold(fire, self._gates.opens_at(BROKER, lane_of(fire)), settlements, now)
         return self._settle(settlements)
 
-    # -- watermarks ---------------------------------------------------------------------------------------------
-
-    def _record(self, now: float) -> list[Effect]:
-        if self._recording or not self._marks.have_moved or now < self._record_at:
-            return []
-        marks = self._marks.take_moved()
-        self._recording = True
-        return [Record(self._marks.epochs(marks), marks)]
+    # -- watermarks and upkeep ----------------------------------------------------------------------------------
 
     def recorded(self) -> list[Effect]:
-        self._recording = False
-        self._record_at = self._clock.monotonic() + RECORD_S
+        self._marks.recorded(self._clock.monotonic())
         return []
-
-    # -- upkeep -------------------------------------------------------------------------------------------------
 
     def reaped(self) -> list[Effect]:
         """Some runs were ended: what they free is looked for, and whether there are more."""
@@ -388,12 +390,9 @@ class Engine:
 
     def _await(self, fire: Fire) -> None:
         """Into the wheel, until job time gets to ``fire_at``; a retry is due already."""
+        if fire.work.shard in self._leaving:
+            return  # its next owner recovers it
         due_at = self._clock.real_time(fire.fire_at) if fire.attempt == 0 else 0.0
         if due_at == inf:  # job time stands still: ask again
             due_at = self._clock.monotonic() + RECHECK_S
         self._wheel.add(tick_of(due_at) + 1, fire)
-
-    def _take_again(self, shards: Iterable[int]) -> list[Effect]:
-        mine = self.shards & set(shards)
-        self.drop(mine)
-        return [TakeAgain(mine)] if mine else []

@@ -1,4 +1,5 @@
-"""The watermarks of the shards that a node owns, each under its epoch, and which of them have moved.
+"""The watermarks of the shards that a node owns, each under its epoch; which of them have moved, and when to record
+those.
 
 A number (shard, epoch, seq) is one claim of one fire. The same fire may be claimed again while an earlier number of it
 still waits for its confirm (its worker was faster than the broker's answer, and failed); so what is outstanding is
@@ -7,11 +8,14 @@ kept by number, never by fire.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
+from math import inf
 
+from scheduling.core.effects import Epochs, Record
 from scheduling.core.fire import Fire
 from scheduling.core.watermark import Watermark
 
+RECORD_S = 0.05
 Number = tuple[int, int, int]
 
 
@@ -20,22 +24,24 @@ def number_of(fire: Fire) -> Number:
 
 
 class Marks:
-    """One thread owns it."""
+    """At most one record is under way. Times are monotonic seconds. One thread owns it."""
 
-    __slots__ = ("_marks", "_moved")
+    __slots__ = ("_marks", "_moved", "_record_at", "_recording")
 
     def __init__(self) -> None:
         self._marks: dict[int, Watermark] = {}
         self._moved: set[int] = set()
+        self._recording: Epochs = {}
+        self._record_at = 0.0
 
     @property
     def shards(self) -> frozenset[int]:
         return frozenset(self._marks)
 
     @property
-    def have_moved(self) -> bool:
-        """Whether there is a mark to record."""
-        return bool(self._moved)
+    def unrecorded(self) -> Set[int]:
+        """The shards whose marks have moved beyond what is known to be recorded."""
+        return self._moved | self._recording.keys()
 
     def take(self, epochs: Mapping[int, int]) -> None:
         """These shards start anew under these epochs."""
@@ -77,8 +83,20 @@ class Marks:
         if mark.mark > before:
             self._moved.add(fire.work.shard)
 
-    def take_moved(self) -> dict[int, int]:
-        """The marks that have moved since the last call."""
+    def next_record_at(self) -> float:
+        """When ``record`` has something to do; ``inf`` if nothing has moved, or a record is under way."""
+        return self._record_at if self._moved and not self._recording else inf
+
+    def record(self, now: float, *, at_once: bool) -> list[Record]:
+        """What has moved, if it is time; ``at_once``: somebody waits for it."""
+        if not self._moved or self._recording or (now < self._record_at and not at_once):
+            return []
         marks = {shard: self._marks[shard].mark for shard in self._moved}
         self._moved.clear()
-        return marks
+        self._recording = self.epochs(marks)
+        return [Record(self._recording, marks)]
+
+    def recorded(self, now: float) -> None:
+        """The record that was under way has ended, well or not."""
+        self._recording = {}
+        self._record_at = now + RECORD_S

@@ -14,7 +14,7 @@ EXPIRE_S = 60.0
 
 
 class Upkeep:
-    """Of the shards in ``marks``. Times are monotonic seconds. One thread owns it."""
+    """Under the epochs in ``marks``. Times are monotonic seconds. One thread owns it."""
 
     def __init__(self, clock: Clock, marks: Marks) -> None:
         self._clock, self._marks = clock, marks
@@ -24,9 +24,8 @@ class Upkeep:
         """When there is something to do. Nobody is woken to expire: that goes with what is more frequent."""
         return min(self._reap_at, self._promote_at)
 
-    def begin(self, now: float) -> Iterator[Effect]:
-        """What is to be done now."""
-        shards = self._marks.shards
+    def begin(self, shards: frozenset[int], now: float) -> Iterator[Effect]:
+        """What is to be done now for these shards of ours."""
         if now >= self._reap_at:
             self._reap_at = now + REAP_S
             yield Reap(self._marks.epochs(shards), self._clock.now())

@@ -18,21 +18,22 @@ from collections.abc import Collection, Sequence
 
 from scheduling.broker.port import Publisher
 from scheduling.coordination.port import Assignment, Coordinator
-from scheduling.core.effects import Effect, Publish, TakeAgain
+from scheduling.core.effects import Effect, HandOver, Publish, TakeAgain
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Outcome
+from scheduling.models.hints import CHANNEL
 from scheduling.node.health import Health
-from scheduling.node.hints import HintListener
 from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.node.storekeeper import Report, Storekeeper, Take
 from scheduling.store.connection import Connect
 from scheduling.store.database_clock import DatabaseClock
+from scheduling.store.listener import Listener
 from scheduling.store.port import ScheduleStore
 
 logger = logging.getLogger(__name__)
-DRAIN_S = 5.0
+DRAIN_S = 2.0  # a hand-over, and a take-over that was under way when the end came
 # Fires come and go by the ten thousand and hold no cycles: the collector's defaults walk them many times a second.
 GC_THRESHOLDS = 50_000, 20, 20
 
@@ -62,13 +63,20 @@ class Node:
         self.health = Health(self._engine.ticks, poll_s=limits.poll_s)
         self._inbox = Inbox()
         self._taking: set[int] = set()
+        self._releasing: set[int] = set()
         self._stopping = False
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
         self._storekeeper = Storekeeper(
-            store, self._engine, self._inbox, node=node, on_stale=self._stale, on_taken=self._tried
+            store,
+            self._engine,
+            self._inbox,
+            node=node,
+            on_stale=self._stale,
+            on_taken=self._tried,
+            on_not_taken=self._not_taken,
         )
-        self._hints = HintListener(connect, self._hint_later)
+        self._hints = Listener(connect, CHANNEL, self._hint_later)
 
     def run(self) -> None:
         """Work until ``stop``; then drain, and give the shards up.
@@ -79,6 +87,7 @@ class Node:
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()
         self._lease.start()
+        self._lease.watch()
         self._hints.start()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -102,17 +111,18 @@ class Node:
         self.health.turned()
 
     def _drain(self) -> None:
-        """What is published is confirmed and recorded; what still waits is left to the next owner."""
-        self._engine.drain()
+        """Hand every shard over, as when another node should have it; and leave before anything else is ended, so that
+        the others need not wait for that.
+        """
         self.health.drains()
         until = time.monotonic() + DRAIN_S
-        while not self._engine.drained and time.monotonic() < until:
+        while (self._engine.shards or self._taking) and time.monotonic() < until:
+            self._carry_out(self._engine.hand_over(self._engine.shards))
             self._step()
+        self._lease.leave(timeout_s=1.0)
         self._publisher.stop(timeout_s=1.0)
         self._hints.stop()
-        self._lease.stop(timeout_s=1.0)
         self._storekeeper.stop(timeout_s=2.0)
-        self._lease.leave()
         logger.info("node %s has drained", self._node)
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
@@ -122,6 +132,8 @@ class Node:
                     self._publisher.publish(fires)
                 case TakeAgain(shards):
                     self._take(shards)
+                case HandOver(shards):
+                    self._release(shards)
                 case _:
                     self._storekeeper.order(effect)
 
@@ -135,20 +147,32 @@ class Node:
         engine.lease_until = assignment.lease_until
         engine.ticks.expect(assignment.mine, self._clock.monotonic())
         self.health.renewed(assignment.lease_until)
-        if leaving := assignment.leaving & engine.shards:
-            engine.drop(leaving)
-        if assignment.leaving:
-            self._lease.release(assignment.leaving)
-        self._take(assignment.mine - engine.shards)
+        if not self._stopping:
+            self._carry_out(engine.hand_over(assignment.leaving))
+            self._release(assignment.leaving - engine.shards - self._taking)  # left of a release that failed
+            self._take(assignment.mine - engine.shards)
         self._storekeeper.order(Report(engine.confirmed, engine.latency.to_dict()))
 
     def _take(self, shards: frozenset[int]) -> None:
-        if (wanted := shards - self._taking) and not self._stopping:
+        if (wanted := shards - self._taking - self._releasing) and not self._stopping:
             self._taking |= wanted
             self._storekeeper.order(Take(wanted))
 
     def _tried(self, shards: frozenset[int]) -> None:
         self._taking -= shards
+
+    def _not_taken(self, shards: frozenset[int]) -> None:
+        self._tried(shards)
+        self._lease.renew_soon()  # which says whether they are still to be ours
+
+    def _release(self, shards: frozenset[int]) -> None:
+        """What is being released is not taken meanwhile: which of the two came first would be a matter of luck."""
+        if (drained := shards - self._releasing) and not self._stopping:  # at the end all are freed at once
+            self._releasing |= drained
+            self._lease.release(drained, lambda: self._inbox.put(lambda: self._released(drained)))
+
+    def _released(self, shards: frozenset[int]) -> None:
+        self._releasing -= shards
 
     def _stale(self, shards: Collection[int]) -> None:
         if self._alone:
@@ -165,5 +189,6 @@ class Node:
     def _outcomes_later(self, outcomes: Sequence[Outcome]) -> None:
         self._inbox.put(lambda: self._engine.published(outcomes))
 
-    def _hint_later(self, shard: int) -> None:
+    def _hint_later(self, payload: str) -> None:
+        shard = int(payload)
         self._inbox.put(lambda: self._engine.look_now() if shard in self._engine.shards else None)

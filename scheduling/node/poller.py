@@ -18,11 +18,12 @@ from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.ticks import Ticks
 from scheduling.failpoints import Point, failpoint
+from scheduling.models.hints import CHANNEL
 from scheduling.node.health import Health
-from scheduling.node.hints import HintListener
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.store.connection import Connect
 from scheduling.store.database_clock import DatabaseClock
+from scheduling.store.listener import Listener
 from scheduling.store.polling import PollingStore
 from scheduling.store.port import StoreUnavailable
 
@@ -53,7 +54,7 @@ class Poller:
         self._tick_s, self._confirm_s, self._batch, self._backlog = tick_s, confirm_s, batch, backlog
         self._clock = DatabaseClock()
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._note)
-        self._hints = HintListener(connect, lambda _: self._wake.put(None))
+        self._hints = Listener(connect, CHANNEL, lambda _: self._wake.put(None))
         self._wake: SimpleQueue[Sequence[Outcome] | None] = SimpleQueue()  # outcomes, or only a reason to look
         self._in_flight: dict[UUID, Fire] = {}
         self._refused: list[Fire] = []
@@ -185,7 +186,6 @@ class Poller:
             self._wait(0.1)
         self._publisher.stop(timeout_s=1.0)
         self._hints.stop()
-        self._lease.stop(timeout_s=1.0)
-        self._lease.leave()
+        self._lease.leave(timeout_s=1.0)
         self._store.close()
         logger.info("node %s has drained", self._node)

@@ -52,9 +52,8 @@ class Report:
 
 
 class Storekeeper:
-    """``on_stale`` is told which shards have another owner; ``on_taken`` which a take-over was tried for, whether or
-    not it
-    succeeded (the next renewal asks for what is still missing).
+    """``on_stale`` is told which shards have another owner; ``on_taken`` and ``on_not_taken``, how a take-over that was
+    ordered has ended.
     """
 
     def __init__(
@@ -66,9 +65,10 @@ class Storekeeper:
         node: str,
         on_stale: Callable[[Collection[int]], None],
         on_taken: Callable[[frozenset[int]], None],
+        on_not_taken: Callable[[frozenset[int]], None],
     ) -> None:
         self._store, self._engine, self._inbox, self._node = store, engine, inbox, node
-        self._on_stale, self._on_taken = on_stale, on_taken
+        self._on_stale, self._on_taken, self._on_not_taken = on_stale, on_taken, on_not_taken
         self._orders: SimpleQueue[StoreEffect | Take | Report | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="storekeeper", daemon=True)
 
@@ -103,7 +103,7 @@ class Storekeeper:
     def _refused(self, order: StoreEffect | Take | Report, stale: Collection[int]) -> Event | None:
         match order:
             case Take(shards):
-                return lambda: self._on_taken(shards)
+                return lambda: self._on_not_taken(shards)
             case Report():
                 return None
         if stale:

@@ -1,10 +1,10 @@
-"""What the engine does as shards come, go, and fall into doubt; and as it ends."""
+"""What the engine does as shards come, are lost, and fall into doubt."""
 
 from __future__ import annotations
 
 import pytest
 
-from scheduling.core.effects import Claim, CountPredecessors, Publish, ReadDue, Record, Release, Settle, TakeAgain
+from scheduling.core.effects import Claim, CountPredecessors, ReadDue, Record, Release, Settle, TakeAgain
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, Verdict
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
@@ -132,52 +132,9 @@ def test_a_dropped_shard_takes_everything_of_it_along_and_nothing_else() -> None
     assert desk.outcome(Verdict.CONFIRMED, lost) == []
 
 
-# -- the end ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_drain_publishes_and_claims_nothing_more_and_records_what_is_confirmed() -> None:
-    desk = Desk()
-    sent, waits = desk.claim(due(1), due(2, at_s=0.5))
-    assert published(desk.run(0.01)) == [sent]
-    read = one(ReadDue, desk.pass_time(0.2))
-    desk.engine.drain()
-    assert desk.engine.due_read(read, [due(3)]) == []
-    assert desk.run(1) == []
-    still_to_do = [desk.engine.drained]
-    desk.outcome(Verdict.CONFIRMED, sent)
-    assert one(Record, desk.run(0.1)).marks == {1: sent.seq}
-    still_to_do.append(desk.engine.drained)
-    desk.engine.recorded()
-    assert [*still_to_do, desk.engine.drained] == [False, False, True]
-    assert waits not in published(desk.effects)
-
-
-def test_a_drain_leaves_a_refused_fire_to_the_next_owner() -> None:
-    desk = Desk()
-    (fire,) = desk.claim(due())
-    desk.run(0.01)
-    desk.engine.drain()
-    desk.outcome(Verdict.UNSENT, fire)
-    assert of(Publish, desk.run(5)) == []
-    assert desk.engine.drained
-
-
-def test_a_drain_does_not_wait_for_fires_whose_predecessors_are_being_counted() -> None:
-    desk = Desk()
-    desk.claim(due(overlap=OverlapPolicy.SKIP))
-    count = one(CountPredecessors, desk.run(0.01))
-    desk.engine.drain()
-    assert desk.engine.predecessors_counted(count, {}) == []
-    assert desk.engine.drained
-
-
-def test_without_shards_or_a_lease_and_at_the_end_it_wakes_once_a_second() -> None:
+def test_without_shards_or_a_lease_it_wakes_once_a_second() -> None:
     desk = Desk(shards=())
     assert desk.engine.next_wake() == 1.0
     desk = Desk()
     desk.engine.lease_until = 0.0
     assert desk.engine.next_wake() == 1.0
-    desk = Desk()
-    desk.run(5)
-    desk.engine.drain()
-    assert desk.engine.next_wake() == desk.clock.monotonic() + 1

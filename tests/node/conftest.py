@@ -13,9 +13,9 @@ from django.db import connection
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.core.errors import FairbeatError
-from scheduling.node import hints
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
+from scheduling.store import listener
 from scheduling.store.connection import NODE_PREFIX, connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.postgres import PostgresStore
@@ -62,7 +62,7 @@ Start = Callable[..., Running]
 @pytest.fixture
 def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts nodes by name, of stop 3 unless `kind` is another; their publishers confirm, unless told not to."""
-    monkeypatch.setattr(hints, "ASK_S", 0.05)
+    monkeypatch.setattr(listener, "ASK_S", 0.05)
     running: list[Running] = []
 
     def started(
@@ -97,7 +97,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
 @pytest.fixture
 def start_poller(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts nodes of stop 2."""
-    monkeypatch.setattr(hints, "ASK_S", 0.05)
+    monkeypatch.setattr(listener, "ASK_S", 0.05)
     running: list[Running] = []
 
     def started(name: str, *, confirms: bool = True, confirm_s: float = 30.0, **given: Any) -> Running:

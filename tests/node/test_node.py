@@ -17,6 +17,7 @@ from scheduling.core import upkeep
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.core.sharding import assign
 from scheduling.models import Fire, Job, JobClock, Node, Shard
+from scheduling.models.hints import CHANNEL
 from scheduling.node import node as node_module
 from scheduling.node.node import Superseded
 from scheduling.store import reap
@@ -63,8 +64,8 @@ def listens(name: str) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
-            " AND query LIKE 'LISTEN%%' AND state = 'idle'",
-            [f"{NODE_PREFIX} {name}"],
+            " AND query = %s AND state = 'idle'",
+            [f"{NODE_PREFIX} {name}", f'LISTEN "{CHANNEL}"'],
         )
         return bool(cursor.fetchone()[0])
 
@@ -157,6 +158,13 @@ def test_a_second_node_takes_its_share_and_everything_is_still_fired_once(start:
         assert set(own) <= shares[name]
 
 
+def vanish(coordinator: PostgresCoordinator) -> None:
+    """In place of `leave`: nobody is told."""
+    assert coordinator._listener is not None
+    coordinator._listener.stop()
+    coordinator._link.close()
+
+
 def test_the_shards_of_a_killed_node_are_taken_after_its_lease_and_what_it_held_is_fired(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +176,7 @@ def test_the_shards_of_a_killed_node_are_taken_after_its_lease_and_what_it_held_
     jobs = due_jobs(30)
     eventually(lambda: Fire.objects.count() == 30)
     monkeypatch.setattr(node_module, "DRAIN_S", 0.0)
-    monkeypatch.setattr(PostgresCoordinator, "leave", lambda coordinator: coordinator._link.close())
+    monkeypatch.setattr(PostgresCoordinator, "leave", vanish)
     first.stop()
     first.ended()
     assert owners()["a"] == shares["a"], "nobody was told"
