@@ -31,7 +31,8 @@ class Coordinator(Protocol):
 
     def watch(self, on_change: Callable[[], None]) -> None:
         """From now on call this, from a thread of the coordinator, when a renewal would say something new: a node has
-        joined or left, or shards are free. A hint: renewals find the same, later. Ends with ``leave``.
+        joined or left, or shards are free. A hint: renewals find the same, later. May come before ``join``; ends with
+        ``leave``.
         """
 
     def release(self, shards: Collection[int]) -> None:

@@ -42,6 +42,14 @@ class LeaseKeeper:
         self._has_left = False
         self._thread = Thread(target=self._run, name="lease", daemon=True)
 
+    def watch(self) -> None:
+        """Renew also when the coordinator says that something has changed. To be called before ``start``: what joining
+        sets in motion may be over within milliseconds.
+
+        Raises StoreUnavailable.
+        """
+        self._coordinator.watch(self.renew_soon)
+
     def start(self) -> None:
         """Join and renew once, so that a node that cannot start says so at once; then go on in a thread.
 
@@ -51,10 +59,6 @@ class LeaseKeeper:
         self._coordinator.join()
         self._renew()
         self._thread.start()
-
-    def watch(self) -> None:
-        """From now on renew also when the coordinator says that something has changed."""
-        self._orders.put(lambda: self._coordinator.watch(self.renew_soon))
 
     def renew_soon(self) -> None:
         """Renew as soon as may be. Any thread may call it."""
@@ -94,8 +98,9 @@ class LeaseKeeper:
         self._renew_at = min(self._renew_at, max(to, self._renewed_at + PAUSE_S))
 
     def _release(self, shards: frozenset[int], then: Callable[[], None]) -> None:
-        failpoint(Point.HAND_OVER_DRAINED)
+        self._hasten()  # the renewal that follows finds what could not be released
         try:
+            failpoint(Point.HAND_OVER_DRAINED)
             self._coordinator.release(shards)
         finally:
             then()

@@ -70,12 +70,14 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
         *,
         kind: type = PostgresCoordinator,
         confirms: bool = True,
+        confirm_after_s: float = 0.0,
         lease_s: float = 5.0,
+        renew_s: float = 0.2,
         alone: bool = False,
         **limits: Any,
     ) -> Running:
         connect = connector(connection.get_connection_params(), name=name)
-        publisher = WatchedPublisher(confirms=confirms)
+        publisher = WatchedPublisher(confirms=confirms, after_s=confirm_after_s)
         coordinator = kind(connect, node=name, region="", shards=SHARDS, lease_s=lease_s)
         node = Node(
             name,
@@ -84,7 +86,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
             coordinator=coordinator,
             connect=connect,
             limits=replace(LIMITS, **limits),
-            renew_s=0.2,
+            renew_s=renew_s,
             alone=alone,
         )
         running.append(Running(node, publisher))
