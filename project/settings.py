@@ -9,6 +9,10 @@
 | `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
 | `CELERY_DEFAULT_QUEUE` | where plain `apply_async` calls go | `fairbeat.default` |
 | `FAIRBEAT_STOP` | 1 to 4: the preset of parts, see `SCHEDULING["STOP"]` | 3 |
+| `FAIRBEAT_COORDINATOR` | `postgres` or `etcd`: where nodes keep their leases | `postgres` |
+| `ETCD_URL` | members of an etcd cluster, `http(s)://host:port`, comma-separated | 127.0.0.1:2379 |
+| `FAIRBEAT_ETCD_PREFIX` | first part of all keys in etcd | `fairbeat` |
+| `ETCD_USER`, `ETCD_CA`, `ETCD_CERT`, `ETCD_KEY` | `name:password`; PEM files | none |
 | `FAIRBEAT_QUEUE_PREFIX` | first part of the names of all queues | `fairbeat` |
 | `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
 | `DEBUG` | `1` shows tracebacks in the browser | off |
@@ -40,6 +44,10 @@ stop = os.environ.get("FAIRBEAT_STOP") or "3"
 SCHEDULING = {
     "STOP": int(stop) if stop.isdigit() else stop,  # a system check refuses what is no stop
     "SHARDS": 64,
+    "COORDINATOR": os.environ.get("FAIRBEAT_COORDINATOR") or "postgres",
+    "ETCD_URLS": os.environ.get("ETCD_URL") or "http://127.0.0.1:2379",
+    "ETCD_PREFIX": os.environ.get("FAIRBEAT_ETCD_PREFIX") or "fairbeat",
+    **{name: os.environ.get(name, "") for name in ("ETCD_USER", "ETCD_CA", "ETCD_CERT", "ETCD_KEY")},
     "QUEUE_PREFIX": os.environ.get("FAIRBEAT_QUEUE_PREFIX") or "fairbeat",
 }
 

@@ -5,7 +5,7 @@ stop          node                         publisher                            
 ============  ===========================  ===================================  ==================================
 1             engine, window 0             threads of this process              none: it takes every shard
 2             poller                       RabbitMQ in batches, or kombu        none: row locks
-3, 4          engine, window ahead         RabbitMQ in batches, or kombu        leases in Postgres
+3, 4          engine, window ahead         RabbitMQ in batches, or kombu        leases in Postgres, or in etcd
 ============  ===========================  ===================================  ==================================
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.db import connection
 
@@ -25,7 +25,10 @@ from scheduling.broker.in_process import InProcessPublisher
 from scheduling.broker.kombu_publisher import KombuPublisher
 from scheduling.broker.port import Publisher
 from scheduling.broker.rabbitmq import RabbitMQPublisher
-from scheduling.conf import SchedulingSettings, Stop, Store
+from scheduling.conf import Coordination, SchedulingSettings, Stop, Store
+from scheduling.coordination.etcd import EtcdCoordinator
+from scheduling.coordination.etcd_gateway import EtcdAddress
+from scheduling.coordination.port import Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
@@ -54,15 +57,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     connect = connector(connection.get_connection_params(), name=node)
     publisher = build_publisher(settings)
     alone = settings.STOP is Stop.ONE
-    coordinator = (SingleNode if alone else PostgresCoordinator)(
-        connect,
-        node=node,
-        region=region,
-        shards=settings.SHARDS,
-        groups=settings.GROUPS,
-        lease_s=settings.LEASE_S,
-        weight=settings.CAPACITY,
-    )
+    coordinator = build_coordinator(settings, connect, node=node, region=region)
     if settings.STOP is Stop.TWO:
         return Poller(
             node,
@@ -93,6 +88,27 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         renew_s=settings.RENEW_S,
         alone=alone,
     )
+
+
+def build_coordinator(settings: SchedulingSettings, connect: Connect, *, node: str, region: str) -> Coordinator:
+    given: dict[str, Any] = {
+        "node": node,
+        "region": region,
+        "shards": settings.SHARDS,
+        "groups": settings.GROUPS,
+        "lease_s": settings.LEASE_S,
+        "weight": settings.CAPACITY,
+    }
+    if settings.COORDINATOR is Coordination.ETCD:
+        address = EtcdAddress(
+            urls=settings.ETCD_URLS,
+            user=settings.ETCD_USER,
+            ca=settings.ETCD_CA,
+            cert=settings.ETCD_CERT,
+            key=settings.ETCD_KEY,
+        )
+        return EtcdCoordinator(address, connect, prefix=settings.ETCD_PREFIX, **given)
+    return (SingleNode if settings.STOP is Stop.ONE else PostgresCoordinator)(connect, **given)
 
 
 def build_store(settings: SchedulingSettings, connect: Connect) -> ScheduleStore:

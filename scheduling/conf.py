@@ -7,7 +7,7 @@ part           stop 1: cron on a box   stop 2: queue and workers   stop 3: parti
 =============  ======================  ==========================  =============================  ====================
 nodes          one                     any number, no owners       any number, each owns shards   as stop 3
 store          rows, by shard          rows, with row locks        rows, by shard                 time buckets
-coordination   takes every shard       row locks                   leases in Postgres             as stop 3
+coordination   takes every shard       row locks                   leases in Postgres, or etcd    as stop 3
 timing         poll on a tick          poll on a tick              timing wheel                   timing wheel
 execution      threads of the node     Celery workers              Celery workers                 Celery workers
 =============  ======================  ==========================  =============================  ====================
@@ -18,7 +18,8 @@ one node is active, and the others are hot standbys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from math import inf
@@ -35,6 +36,13 @@ class Stop(IntEnum):
     TWO = 2
     THREE = 3
     FOUR = 4
+
+
+class Coordination(StrEnum):
+    """Where nodes that own shards keep their leases."""
+
+    POSTGRES = "postgres"
+    ETCD = "etcd"
 
 
 class Store(StrEnum):
@@ -66,6 +74,13 @@ class SchedulingSettings:
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
     AHEAD: int = 30_000  # claimed fires in the wheel, about 1 KB each: twice what a node can fire in its window
+    COORDINATOR: Coordination = Coordination.POSTGRES
+    ETCD_URLS: tuple[str, ...] = ("http://127.0.0.1:2379",)  # of the cluster's members; a text may join them by commas
+    ETCD_PREFIX: str = "fairbeat"  # of all keys: another one for each database whose nodes use the same etcd
+    ETCD_USER: str = ""  # name:password
+    ETCD_CA: str = ""  # PEM files, for https: who vouches for the members, and who we are
+    ETCD_CERT: str = ""
+    ETCD_KEY: str = ""
     HEALTH: str = ""  # HOST:PORT where a node says whether it is live and ready (port 0: a free one); empty: nowhere
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
@@ -77,6 +92,8 @@ class SchedulingSettings:
 
 
 KEYS = {f.name: f for f in fields(SchedulingSettings)}
+_MEMBER = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}/?", re.ASCII)
+CHOICES: dict[str, type[Stop | Store | Coordination]] = {"STOP": Stop, "STORE": Store, "COORDINATOR": Coordination}
 
 
 def scheduling_settings(settings: Any) -> SchedulingSettings:
@@ -88,6 +105,9 @@ def scheduling_settings(settings: Any) -> SchedulingSettings:
     given["STOP"] = Stop(given.get("STOP", Stop.THREE))
     if given.get("STORE") is not None:
         given["STORE"] = Store(given["STORE"])
+    given["COORDINATOR"] = Coordination(given.get("COORDINATOR", Coordination.POSTGRES))
+    if "ETCD_URLS" in given:
+        given["ETCD_URLS"] = _listed(given["ETCD_URLS"])
     return SchedulingSettings(**given)
 
 
@@ -99,11 +119,12 @@ def problems(settings: Any) -> Iterator[str]:
         return
     for name, value in given.items():
         if name in KEYS:
-            yield from (f"SCHEDULING[{name!r}] {value!r}: {problem}" for problem in _problems_of(name, value))
+            yield from (f"SCHEDULING[{name!r}] {_shown(value)}: {problem}" for problem in _problems_of(name, value))
         else:
             yield f"SCHEDULING[{name!r}]: no such setting; there are {', '.join(sorted(KEYS))}"
-    if given.get("STORE") == Store.BUCKETED and given.get("STOP", Stop.THREE) in (Stop.ONE, Stop.TWO):
-        yield f"SCHEDULING['STORE'] {given['STORE']!r}: needs owners of shards, which come with stop 3"
+    for name, needs_owners in (("STORE", Store.BUCKETED), ("COORDINATOR", Coordination.ETCD)):
+        if given.get(name) == needs_owners and given.get("STOP", Stop.THREE) in (Stop.ONE, Stop.TWO):
+            yield f"SCHEDULING[{name!r}] {given[name]!r}: needs owners of shards, which come with stop 3"
     groups, shards = given.get("GROUPS"), given.get("SHARDS", 64)
     if isinstance(groups, int) and isinstance(shards, int) and groups > shards:
         yield f"SCHEDULING['GROUPS'] {groups!r}: is more than the {shards} shards"
@@ -113,16 +134,15 @@ def problems(settings: Any) -> Iterator[str]:
 
 
 def _problems_of(name: str, value: Any) -> Iterator[str]:
-    if name == "STOP":
-        if value not in list(Stop):
-            yield "is not one of 1, 2, 3, 4"
-    elif name == "STORE":
-        if value is not None and value not in list(Store):
-            yield f"is not one of {', '.join(Store)}"
+    if name in CHOICES:
+        if value not in list(CHOICES[name]) and (name, value) != ("STORE", None):
+            yield f"is not one of {', '.join(map(str, CHOICES[name]))}"
+    elif name == "ETCD_URLS":
+        yield from _problems_of_urls(value)
     elif name == "HEALTH" and isinstance(value, str):
         yield from _problems_of_address(value)
     elif KEYS[name].type == "str":
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not (value or KEYS[name].default == ""):
             yield "is not text"
     elif name != "GROUPS" or value is not None:
         yield from _problems_of_number(value, is_whole="int" in str(KEYS[name].type))
@@ -134,6 +154,22 @@ def _problems_of_address(value: str) -> Iterator[str]:
             host_and_port(value)
     except InvalidField as refused:
         yield refused.problem
+
+
+def _listed(urls: str | Iterable[str]) -> tuple[str, ...]:
+    return tuple(url.strip() for url in (urls.split(",") if isinstance(urls, str) else urls))
+
+
+def _problems_of_urls(value: Any) -> Iterator[str]:
+    if not isinstance(value, str | list | tuple) or not all(isinstance(url, str) for url in value) or not value:
+        yield "is neither text nor a list of texts"
+    elif not all(map(_MEMBER.fullmatch, _listed(value))):
+        yield "holds something else than http://HOST:PORT or https://HOST:PORT (name and password go to ETCD_USER)"
+
+
+def _shown(value: Any) -> str:
+    """Without passwords that somebody put into a URL."""
+    return re.sub("//[^/]*@", "//…@", repr(value))
 
 
 def _problems_of_number(value: Any, *, is_whole: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from django.conf import LazySettings
 
 from scheduling.checks import check_settings
-from scheduling.conf import SchedulingSettings, Stop, Store, problems, scheduling_settings
+from scheduling.conf import Coordination, SchedulingSettings, Stop, Store, problems, scheduling_settings
 
 
 def sentences(**given: Any) -> list[str]:
@@ -36,6 +36,32 @@ def configured(**given: Any) -> SchedulingSettings:
             {"STORE": "bucketed", "STOP": 2},
             "SCHEDULING['STORE'] 'bucketed': needs owners of shards, which come with stop 3",
         ),
+        ({"COORDINATOR": "zookeeper"}, "SCHEDULING['COORDINATOR'] 'zookeeper': is not one of postgres, etcd"),
+        ({"COORDINATOR": None}, "SCHEDULING['COORDINATOR'] None: is not one of postgres, etcd"),
+        (
+            {"COORDINATOR": "etcd", "STOP": 1},
+            "SCHEDULING['COORDINATOR'] 'etcd': needs owners of shards, which come with stop 3",
+        ),
+        (
+            {"COORDINATOR": "etcd", "STOP": 2},
+            "SCHEDULING['COORDINATOR'] 'etcd': needs owners of shards, which come with stop 3",
+        ),
+        ({"ETCD_URLS": 2379}, "SCHEDULING['ETCD_URLS'] 2379: is neither text nor a list of texts"),
+        ({"ETCD_URLS": []}, "SCHEDULING['ETCD_URLS'] []: is neither text nor a list of texts"),
+        *(
+            (
+                {"ETCD_URLS": urls},
+                f"SCHEDULING['ETCD_URLS'] {shown!r}: holds something else than http://HOST:PORT or https://HOST:PORT"
+                " (name and password go to ETCD_USER)",
+            )
+            for urls, shown in (
+                ("etcd:2379", "etcd:2379"),
+                ("http://etcd", "http://etcd"),
+                ("http://a:2379,,http://b:2379", "http://a:2379,,http://b:2379"),
+                (["http://me:s3cret@a:2379"], ["http://…@a:2379"]),
+            )
+        ),
+        ({"ETCD_PREFIX": ""}, "SCHEDULING['ETCD_PREFIX'] '': is not text"),
         ({"STOP": 5}, "SCHEDULING['STOP'] 5: is not one of 1, 2, 3, 4"),
         ({"STOP": "3"}, "SCHEDULING['STOP'] '3': is not one of 1, 2, 3, 4"),
         ({"SHARDS": 0}, "SCHEDULING['SHARDS'] 0: is not a whole number above 0"),
@@ -95,3 +121,18 @@ def test_the_store_is_the_stops_unless_it_is_set(given: dict[str, Any], store: S
     found = configured(**given)
     assert found.store is store
     assert found.STOP is Stop(given.get("STOP", 3))
+
+
+@pytest.mark.parametrize(
+    "urls",
+    ["http://a:2379, https://[::1]:2379", ["http://a:2379", "https://[::1]:2379"]],
+    ids=str,
+)
+def test_the_members_of_an_etcd_are_a_list_or_joined_by_commas(urls: Any) -> None:
+    found = configured(COORDINATOR="etcd", ETCD_URLS=urls)
+    assert found.ETCD_URLS == ("http://a:2379", "https://[::1]:2379")
+
+
+def test_nodes_keep_their_leases_in_postgres_unless_told_otherwise() -> None:
+    assert configured(STOP=4).COORDINATOR is Coordination.POSTGRES
+    assert configured(STOP=4, COORDINATOR="etcd").COORDINATOR is Coordination.ETCD

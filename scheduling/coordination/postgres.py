@@ -12,15 +12,14 @@ import time
 from collections.abc import Callable, Collection
 from math import inf
 from pathlib import Path
-from typing import Any
 
+from scheduling.coordination.node_row import CHANNEL, NodeRow
 from scheduling.coordination.port import Assignment
 from scheduling.core.sharding import assign
-from scheduling.store.connection import Connect, Link
+from scheduling.store.connection import Connect
 from scheduling.store.listener import Listener
 from scheduling.store.statements import read_statements
 
-CHANNEL = "fairbeat_nodes"
 _SQL = read_statements(Path(__file__).with_suffix(".sql"))
 
 
@@ -40,27 +39,18 @@ class PostgresCoordinator:
         groups: int | None = None,
         weight: float = 1.0,
     ) -> None:
-        self._connect, self._link = connect, Link(connect)
+        self._connect, self._node = connect, node
         self._shards, self._groups, self._lease_s = shards, groups, lease_s
-        self._node = node
-        self._me: dict[str, Any] = {
-            "node": node,
-            "region": region,
-            "weight": weight,
-            "lease_s": lease_s,
-            "channel": CHANNEL,
-        }
+        self._row = NodeRow(connect, node=node, region=region, weight=weight, lease_s=lease_s)
         self._listener: Listener | None = None
 
     def join(self) -> None:
-        with self._link() as connection:
-            connection.execute(_SQL["join"], self._me)
+        self._row.join()
 
     def renew(self) -> Assignment:
         before = time.monotonic()
-        with self._link() as connection:
-            if connection.execute(_SQL["renew"], self._me).rowcount == 0:
-                connection.execute(_SQL["join"], self._me)
+        self._row.renew()
+        with self._row.link() as connection:
             members = connection.execute(_SQL["members"]).fetchall()
             read_at = time.monotonic()
             owners = dict(connection.execute(_SQL["living_owners"]).fetchall())
@@ -81,12 +71,9 @@ class PostgresCoordinator:
         self._listener.start()
 
     def release(self, shards: Collection[int]) -> None:
-        with self._link() as connection:
-            connection.execute(_SQL["release"], self._me | {"shards": sorted(shards)})
+        self._row.release(shards)
 
     def leave(self) -> None:
         if self._listener is not None:
             self._listener.stop()
-        with self._link() as connection:
-            connection.execute(_SQL["leave"], self._me)
-        self._link.close()
+        self._row.leave()

@@ -162,7 +162,7 @@ def vanish(coordinator: PostgresCoordinator) -> None:
     """In place of `leave`: nobody is told."""
     assert coordinator._listener is not None
     coordinator._listener.stop()
-    coordinator._link.close()
+    coordinator._row.link.close()
 
 
 def test_the_shards_of_a_killed_node_are_taken_after_its_lease_and_what_it_held_is_fired(

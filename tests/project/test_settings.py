@@ -11,7 +11,15 @@ import pytest
 
 from tests.processes import ROOT
 
-NAMES = ("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "CELERY_DEFAULT_QUEUE")
+NAMES = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "AMQP_URL",
+    "CELERY_BROKER_URL",
+    "CELERY_RESULT_BACKEND",
+    "CELERY_DEFAULT_QUEUE",
+    "ETCD_URL",
+)
 
 
 def settings_with(**environ: str) -> dict[str, object]:
@@ -52,6 +60,18 @@ def test_postgres_is_reached_by_a_unix_socket_too(url: str):
 def test_results_are_not_kept_unless_a_backend_is_named():
     assert settings_with()["backend"] is None
     assert settings_with(CELERY_RESULT_BACKEND="django-db")["backend"] == "django-db"
+
+
+def test_etcd_is_used_where_it_is_asked_for():
+    scheduling = settings_with()["scheduling"]
+    assert isinstance(scheduling, dict)
+    assert (scheduling["COORDINATOR"], scheduling["ETCD_URLS"]) == ("postgres", "http://127.0.0.1:2379")
+    scheduling = settings_with(
+        FAIRBEAT_COORDINATOR="etcd", ETCD_URL="https://a:1,https://b:2", ETCD_USER="me:s3cret", ETCD_CA="/ca.pem"
+    )["scheduling"]
+    assert isinstance(scheduling, dict)
+    assert (scheduling["COORDINATOR"], scheduling["ETCD_URLS"]) == ("etcd", "https://a:1,https://b:2")
+    assert (scheduling["ETCD_USER"], scheduling["ETCD_CA"], scheduling["ETCD_CERT"]) == ("me:s3cret", "/ca.pem", "")
 
 
 def test_a_secret_key_is_never_the_same_by_default():

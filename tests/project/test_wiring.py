@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from project.wiring import build_store
+from project.wiring import build_coordinator, build_store
 from scheduling.conf import scheduling_settings
+from scheduling.coordination.etcd import EtcdCoordinator
+from scheduling.coordination.postgres import PostgresCoordinator
+from scheduling.coordination.single import SingleNode
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.postgres import PostgresStore
@@ -29,3 +32,20 @@ from scheduling.store.postgres import PostgresStore
 def test_the_store_is_the_one_of_the_settings(given: dict[str, Any], kind: type) -> None:
     settings = scheduling_settings(SimpleNamespace(SCHEDULING=given))
     assert type(build_store(settings, connector(connection.get_connection_params(), name="wiring"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"STOP": 1}, SingleNode),
+        ({"STOP": 3}, PostgresCoordinator),
+        ({"STOP": 4}, PostgresCoordinator),
+        ({"STOP": 3, "COORDINATOR": "etcd"}, EtcdCoordinator),
+        ({"STOP": 4, "COORDINATOR": "etcd", "ETCD_URLS": "http://a:2379,http://b:2379"}, EtcdCoordinator),
+    ],
+    ids=str,
+)
+def test_the_coordinator_is_the_one_of_the_settings(given: dict[str, Any], kind: type) -> None:
+    settings = scheduling_settings(SimpleNamespace(SCHEDULING=given))
+    connect = connector(connection.get_connection_params(), name="wiring")
+    assert type(build_coordinator(settings, connect, node="a", region="")) is kind
