@@ -26,7 +26,7 @@ demo: .venv/runtime.stamp
 	@$(BIN)/python -m project.demo
 
 test: lint
-	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --provision-rabbitmq -- \
+	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --provision -- \
 		$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-embedded: .venv/dev.stamp

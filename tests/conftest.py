@@ -1,7 +1,8 @@
 """What every test may ask for: the services of the run, and our own processes against the test's database.
 
 The services are those of the environment (`make test` sets them; a bare `pytest` takes the defaults of the settings). A
-test marked `rabbitmq` or `redis` is skipped by name where there is none; with `REQUIRE_SERVICES=1` it fails instead.
+test marked `rabbitmq`, `redis` or `etcd` is skipped by name where there is none; with `REQUIRE_SERVICES=1` it fails
+instead.
 """
 
 from __future__ import annotations
@@ -23,23 +24,26 @@ from fairness.queues import QueuePlan
 from project.celery import app
 from project.demo.queues import default_queue, remove
 from project.environment import probe
-from project.environment.plan import LOCAL_RABBITMQ, MISSING
+from project.environment.plan import ETCD_MISSING, LOCAL_RABBITMQ, MISSING
 from project.environment.urls import is_amqp
 from scheduling.core.errors import FairbeatError, ServiceUnreachable
 from tests.processes import Spawned
 
 Spawn = Callable[..., Spawned]
-SERVICES = ("rabbitmq", "redis")
+SERVICES = ("rabbitmq", "redis", "etcd")
+SOUGHT = {"rabbitmq": MISSING, "etcd": ETCD_MISSING}  # variables in which an outer run says why it found none
 
 
 @cache
 def _missing(service: str) -> str:
     """Why the run has no such service; empty where it has."""
-    if os.environ.get(MISSING) and service == "rabbitmq":
-        return os.environ[MISSING]
+    if reason := os.environ.get(SOUGHT.get(service, "")):
+        return reason
     try:
         if service == "rabbitmq":
             probe.broker("RabbitMQ", _rabbitmq_url())
+        elif service == "etcd":
+            probe.etcd("etcd", str(settings.SCHEDULING["ETCD_URLS"]))
         else:
             probe.redis_("Redis", settings.REDIS_URL)
     except FairbeatError as error:
@@ -93,6 +97,12 @@ def redis_url() -> str:
     return str(settings.REDIS_URL)
 
 
+@pytest.fixture(scope="session")
+def etcd_url() -> str:
+    """An etcd that answers, or several members by commas. Other runs may use it too: begin keys with `unique`."""
+    return str(settings.SCHEDULING["ETCD_URLS"])
+
+
 @pytest.fixture
 def unique() -> str:
     """A short name that no other test or run has, for queues and keys on a shared server."""
@@ -108,6 +118,7 @@ def process_env(transactional_db: None, unique: str) -> dict[str, str]:
         "DATABASE_URL": _test_database_url(),
         "CELERY_DEFAULT_QUEUE": default_queue(unique),
         "FAIRBEAT_QUEUE_PREFIX": unique,
+        "FAIRBEAT_ETCD_PREFIX": unique,
     }
 
 

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, resolve, run; the exit status."""
     options = _parser().parse_args(arguments)
     environ = os.environ | ({"EMBEDDED": "1"} if options.embedded else {})
-    needs = Needs(fresh_database=options.fresh, rabbitmq=options.provision_rabbitmq)
+    needs = Needs(fresh_database=options.fresh, rabbitmq=options.provision, etcd=options.provision)
     try:
         with services(environ, run_dir=options.run_dir, needs=needs) as found:
             return run(options.command, environ | found.environ())
@@ -66,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     run_.add_argument("--embedded", action="store_true", help="take the embedded services, as EMBEDDED=1")
     run_.add_argument("--run-dir", type=Path, default=None, help="where the embedded servers keep their files")
     run_.add_argument("--fresh", action="store_true", help="begin with an empty Postgres in --run-dir")
-    run_.add_argument("--provision-rabbitmq", action="store_true", help="seek a RabbitMQ in a container or a package")
+    run_.add_argument(
+        "--provision", action="store_true", help="seek a RabbitMQ and an etcd, in packages and containers"
+    )
     run_.add_argument("command", nargs="+", metavar="-- COMMAND")
     return parser
 

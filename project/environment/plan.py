@@ -11,7 +11,9 @@ from project.environment.urls import is_amqp, masked
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 MISSING = "RABBITMQ_MISSING"  # set by an outer run that has looked already: why there is no RabbitMQ
+ETCD_MISSING = "ETCD_MISSING"
 EMBEDDED = "EMBEDDED=1 asks for the embedded broker"
+NO_EMBEDDED_ETCD = "EMBEDDED=1 asks for embedded services, and there is no embedded etcd"
 LOCAL_RABBITMQ = "amqp://guest:guest@localhost:5672//"
 
 
@@ -22,19 +24,23 @@ class Probes:
     postgres: Probe = probe.postgres
     redis: Probe = probe.redis_
     broker: Probe = probe.broker
+    etcd: Probe = probe.etcd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The URLs of what answers already. None: Postgres and Redis are embedded, and the broker is the run's Redis.
 
-    `no_rabbitmq`: why none was looked for; empty where one was, or a broker is configured.
+    Without an `etcd_url` there is no etcd, or one is started for those who need it. `no_rabbitmq` and `no_etcd`: why
+    none is to be looked for; empty where one is, or is configured.
     """
 
     database_url: str | None
     redis_url: str | None
     broker_url: str | None
+    etcd_url: str | None
     no_rabbitmq: str = ""
+    no_etcd: str = ""
 
 
 def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
@@ -45,7 +51,14 @@ def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
     of variables that makes no sense.
     """
     if _forces_embedded(environ):
-        return Plan(database_url=None, redis_url=None, broker_url=None, no_rabbitmq=EMBEDDED)
+        return Plan(
+            database_url=None,
+            redis_url=None,
+            broker_url=None,
+            etcd_url=None,
+            no_rabbitmq=EMBEDDED,
+            no_etcd=NO_EMBEDDED_ETCD,
+        )
     database_url = environ.get("DATABASE_URL") or None
     if database_url:
         probes.postgres("DATABASE_URL", database_url)
@@ -58,7 +71,17 @@ def plan(environ: Mapping[str, str], *, probes: Probes) -> Plan:
         no_rabbitmq = ""
     elif not no_rabbitmq and _answers(LOCAL_RABBITMQ, probes):
         broker_url = LOCAL_RABBITMQ
-    return Plan(database_url=database_url, redis_url=redis_url, broker_url=broker_url, no_rabbitmq=no_rabbitmq)
+    etcd_url = environ.get("ETCD_URL") or None
+    if etcd_url:
+        probes.etcd("ETCD_URL", etcd_url)
+    return Plan(
+        database_url=database_url,
+        redis_url=redis_url,
+        broker_url=broker_url,
+        etcd_url=etcd_url,
+        no_rabbitmq=no_rabbitmq,
+        no_etcd="" if etcd_url else environ.get(ETCD_MISSING, ""),
+    )
 
 
 def _forces_embedded(environ: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ are masked in both.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import psycopg
@@ -14,7 +15,10 @@ from kombu import Connection
 from kombu.exceptions import KombuError
 
 from project.environment.urls import masked, without_password
+from scheduling.coordination.etcd_client import EtcdClient
+from scheduling.coordination.etcd_gateway import EtcdAddress, EtcdGateway, EtcdRefused
 from scheduling.core.errors import InvalidField, ServiceUnreachable
+from scheduling.store.port import StoreUnavailable
 
 CONNECT_TIMEOUT_S = 3
 
@@ -62,6 +66,28 @@ def broker(field: str, url: str) -> None:
         raise _unreachable(field, url, error) from error
     finally:
         connection.release()
+
+
+def etcd(field: str, url: str) -> None:
+    """Read from an etcd, which so has a leader; `url` joins its members by commas. `ETCD_CA`, `ETCD_CERT` and
+    `ETCD_KEY` are those of the settings. A refusal is an answer, too: this asks as nobody.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise InvalidField(field, masked(url), "the URL of an etcd starts with http:// or https://")
+    files = {name.lower(): os.environ.get(f"ETCD_{name}", "") for name in ("CA", "CERT", "KEY")}
+    try:
+        address = EtcdAddress(urls=tuple(url.split(",")), **files)
+        client = EtcdClient(EtcdGateway(address, timeout_s=CONNECT_TIMEOUT_S))
+    except ValueError as error:
+        raise InvalidField(field, masked(url), without_password(str(error), url)) from error
+    try:
+        client.read("fairbeat/")
+    except EtcdRefused:
+        pass
+    except StoreUnavailable as error:
+        raise _unreachable(field, url, error) from error
+    finally:
+        client.close()
 
 
 def _unreachable(field: str, url: str, error: BaseException) -> ServiceUnreachable:

@@ -1,4 +1,4 @@
-"""What every ``Coordinator`` does, in memory and in Postgres."""
+"""What every ``Coordinator`` does: in memory, in Postgres, in etcd."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ import pytest
 from django.db import connection
 
 from scheduling.coordination.memory import Fleet, MemoryCoordinator
-from scheduling.coordination.port import Assignment, Coordinator
+from scheduling.coordination.port import Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.sharding import assign
 from scheduling.models import Node, Shard
 from scheduling.store.connection import NODE_PREFIX, connector
-from scheduling.store.port import StoreUnavailable
 from scheduling.testing.clock import ManualClock
-from tests.processes import eventually
+from tests.coordination.etcd_world import LEASE_S, SHARDS, EtcdWorld, renewed_at_last
 
-SHARDS = 16
 ALL = frozenset(range(SHARDS))
-LEASE_S = 100.0
 END_SESSIONS = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = %s
@@ -118,13 +115,17 @@ class PostgresWorld:
             coordinator.leave()
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "etcd"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "memory":
         yield MemoryWorld()
         return
     request.getfixturevalue("committed_db")
-    world = PostgresWorld()
+    world: PostgresWorld | EtcdWorld
+    if request.param == "postgres":
+        world = PostgresWorld()
+    else:
+        world = EtcdWorld(request.getfixturevalue("etcd_url"), request.getfixturevalue("unique"))
     yield world
     world.close()
 
@@ -245,18 +246,10 @@ def test_a_disconnect_shorter_than_the_lease_changes_nothing(world: World) -> No
     world.cut("b")
     assignment = a.renew()
     assert (assignment.mine, assignment.leaving) == (owned["a"], frozenset())
-    assignment = eventually(lambda: renewed(b))
+    assignment = renewed_at_last(b)
     assert (assignment.mine, assignment.leaving) == (owned["b"], frozenset())
     assert a.renew().mine == owned["a"]
     assert (world.owned("a"), world.owned("b")) == (owned["a"], owned["b"])
-
-
-def renewed(node: Coordinator) -> Assignment | None:
-    """None: it cannot reach the coordinator yet."""
-    try:
-        return node.renew()
-    except StoreUnavailable:
-        return None
 
 
 def watched(node: Coordinator) -> Event:
@@ -273,9 +266,10 @@ def test_who_watches_is_told_that_a_node_has_joined(world: World) -> None:
 
 
 def test_who_watches_is_told_that_shards_were_released(world: World) -> None:
-    a, b = joined(world, "a"), joined(world, "b")
+    a, b = joined(world, "a"), world.node("b")
     world.own("a", a.renew().mine)
-    changed = watched(b)
+    changed = watched(b)  # before it joins: it must not miss what that sets in motion
+    b.join()
     a.release(a.renew().leaving)
     assert changed.wait(10)
     assert b.renew().mine

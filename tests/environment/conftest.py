@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from project.environment.plan import MISSING
+from project.environment.plan import ETCD_MISSING, MISSING
 from tests.processes import Spawned
 
 SERVICE_VARIABLES = (
@@ -23,6 +23,9 @@ SERVICE_VARIABLES = (
     "EMBEDDED",
     "FAIRBEAT_RUN_DIR",
     MISSING,
+    "ETCD_URL",
+    ETCD_MISSING,
+    "FAIRBEAT_COORDINATOR",
 )
 
 Run = Callable[..., Spawned]

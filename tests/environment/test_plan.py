@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from project.environment.plan import LOCAL_RABBITMQ, Probes, plan
+from project.environment.plan import LOCAL_RABBITMQ, NO_EMBEDDED_ETCD, Probes, plan
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 
@@ -14,7 +14,7 @@ class Machine:
     def __init__(self, *answering: str) -> None:
         self.answering = answering
         self.asked: list[str] = []
-        self.probes = Probes(postgres=self._probe, redis=self._probe, broker=self._probe)
+        self.probes = Probes(postgres=self._probe, redis=self._probe, broker=self._probe, etcd=self._probe)
 
     def _probe(self, field: str, url: str) -> None:
         self.asked.append(url)
@@ -45,16 +45,32 @@ def test_what_an_outer_run_has_looked_for_in_vain_is_not_looked_for_again():
     assert machine.asked == []
 
 
+def test_an_etcd_is_used_where_it_is_configured_and_sought_where_it_is_not():
+    found = plan({}, probes=Machine("http://127.0.0.1:2379").probes)
+    assert (found.etcd_url, found.no_etcd) == (None, "")
+    found = plan({"ETCD_MISSING": "no Docker answers"}, probes=Machine().probes)
+    assert (found.etcd_url, found.no_etcd) == (None, "no Docker answers")
+    found = plan({"ETCD_URL": "http://e:1", "ETCD_MISSING": "not sought"}, probes=Machine("http://e:1").probes)
+    assert (found.etcd_url, found.no_etcd) == ("http://e:1", "")
+    found = plan({"EMBEDDED": "1", "ETCD_URL": "http://e:1"}, probes=Machine().probes)
+    assert (found.etcd_url, found.no_etcd) == (None, NO_EMBEDDED_ETCD)
+
+
 def test_configured_services_are_used_and_localhost_is_not_asked():
-    environ = {"DATABASE_URL": "postgresql://db/app", "REDIS_URL": "redis://cache/0", "AMQP_URL": "amqp://mq//"}
+    environ = {
+        "DATABASE_URL": "postgresql://db/app",
+        "REDIS_URL": "redis://cache/0",
+        "AMQP_URL": "amqp://mq//",
+        "ETCD_URL": "http://etcd:2379",
+    }
     machine = Machine(*environ.values())
     found = plan(environ, probes=machine.probes)
-    assert (found.database_url, found.redis_url, found.broker_url) == tuple(environ.values())
+    assert (found.database_url, found.redis_url, found.broker_url, found.etcd_url) == tuple(environ.values())
     assert machine.asked == list(environ.values())
 
 
 def test_an_empty_variable_counts_as_not_set():
-    empty = dict.fromkeys(("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL", "EMBEDDED"), "")
+    empty = dict.fromkeys(("DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL", "ETCD_URL", "EMBEDDED"), "")
     assert plan(empty, probes=Machine().probes) == plan({}, probes=Machine().probes)
 
 
@@ -63,7 +79,7 @@ def test_any_broker_of_kombu_can_be_configured():
     assert found.broker_url == "sqs://"
 
 
-@pytest.mark.parametrize("field", ["DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL"])
+@pytest.mark.parametrize("field", ["DATABASE_URL", "REDIS_URL", "AMQP_URL", "CELERY_BROKER_URL", "ETCD_URL"])
 def test_a_configured_service_that_does_not_answer_is_an_error_that_names_it(field: str):
     with pytest.raises(ServiceUnreachable, match=f"^{field} amqp://gone does not answer"):
         plan({field: "amqp://gone"}, probes=Machine(LOCAL_RABBITMQ).probes)

@@ -16,6 +16,7 @@ from scheduling.core.errors import InvalidField, ServiceUnreachable
         (probe.redis_, "redis://:s3cret@127.0.0.1:{port}/0"),
         (probe.broker, "amqp://me:s3cret@127.0.0.1:{port}//"),
         (probe.broker, "redis://:s3cret@127.0.0.1:{port}/0"),
+        (probe.etcd, "http://127.0.0.1:{port},http://127.0.0.1:{port}"),
     ],
 )
 def test_a_closed_port_is_told_in_one_line_without_the_password(ask: probe.Probe, url: str):
@@ -36,6 +37,8 @@ def test_a_closed_port_is_told_in_one_line_without_the_password(ask: probe.Probe
         (probe.postgres, "postgresql://h/db?no_such_option=1"),
         (probe.redis_, "http://cache"),
         (probe.broker, "carrier-pigeon://loft"),
+        (probe.etcd, "etcd:2379"),
+        (probe.etcd, "http://etcd:port"),
     ],
 )
 def test_a_url_that_no_driver_takes_is_refused(ask: probe.Probe, url: str):
@@ -52,3 +55,7 @@ def test_a_wrong_account_of_rabbitmq_is_an_answer_of_its_own(rabbitmq_url: str):
 def test_redis_answers(redis_url: str):
     probe.redis_("REDIS_URL", redis_url)
     probe.broker("CELERY_BROKER_URL", redis_url)
+
+
+def test_etcd_answers(etcd_url: str):
+    probe.etcd("ETCD_URL", etcd_url)

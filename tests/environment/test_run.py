@@ -67,6 +67,12 @@ def test_a_configured_service_that_does_not_answer_ends_the_run_with_one_sentenc
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_whose_nodes_would_want_an_etcd_that_cannot_be_had_ends_with_one_sentence(around: Run):
+    process = around(line="print('ran')", FAIRBEAT_COORDINATOR="etcd", ETCD_MISSING="not looked for")
+    assert process.wait() == 2
+    assert process.output == "FAIRBEAT_COORDINATOR=etcd needs an etcd: not looked for\n"
+
+
 def test_a_command_that_does_not_exist_is_told(around: Run):
     process = around(command=("no-such-command",))
     assert process.wait() == 127

@@ -59,6 +59,28 @@ def test_stop_3_shares_the_shards_among_its_nodes(spawn: Spawn, rabbitmq_url: st
 
 
 @pytest.mark.rabbitmq
+@pytest.mark.etcd
+def test_with_etcd_the_shards_of_a_killed_node_are_taken_over_and_nothing_is_lost_or_doubled(
+    spawn: Spawn, rabbitmq_url: str, etcd_url: str, unique: str
+) -> None:
+    services = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "3", "FAIRBEAT_COORDINATOR": "etcd", "ETCD_URL": etcd_url}
+    nodes = [
+        spawn("manage.py", "scheduler", "--node-id", f"node-{number}", ready="is running", **services)
+        for number in (1, 2)
+    ]
+    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", ready="ready.", **services)
+    eventually(lambda: min(shards_of("node-1"), shards_of("node-2")) > 10 and not Shard.objects.filter(owner=None))
+    jobs = make_jobs()
+    eventually(Effect.objects.exists)
+    nodes[0].send_signal(signal.SIGKILL)
+    eventually(lambda: shards_of("node-2") == Shard.objects.count(), timeout_s=5)
+    ran = Effect.objects.count()
+    eventually(lambda: Effect.objects.count() > ran + 10)
+    expect_effects(jobs)
+    assert unaccounted_seconds(Job.objects.filter(kind="interval")) == 0
+
+
+@pytest.mark.rabbitmq
 def test_stop_4_keeps_what_recurs_in_time_buckets_and_stop_3_takes_it_back(
     spawn: Spawn, rabbitmq_url: str, unique: str
 ) -> None:

@@ -1,0 +1,37 @@
+"""A server in a container, where an engine for containers answers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from project.environment.process import ServerFailed
+
+ENGINES = ("docker", "podman")
+PULL_TIMEOUT_S = 300
+
+
+@contextmanager
+def running(image: str, *command: str, port: int) -> Iterator[str]:
+    """Run `image` with `command`; gives the loopback address of its `port`, which need not answer yet. Removed at the
+    end. Raises `ServerFailed` where that cannot be.
+    """
+    engine = next((name for name in ENGINES if shutil.which(name) and _run(name, "info").returncode == 0), None)
+    if engine is None:
+        raise ServerFailed(f"no {' or '.join(engine.capitalize() for engine in ENGINES)} answers")
+    started = _run(engine, "run", "--detach", "--rm", "--publish", f"127.0.0.1::{port}", image, *command)
+    if started.returncode != 0:
+        raise ServerFailed(f"{engine} did not run {image}: {started.stderr.strip()}")
+    name = started.stdout.strip()
+    try:
+        yield _run(engine, "port", name, f"{port}/tcp").stdout.split()[0]
+    finally:
+        _run(engine, "rm", "--force", "--volumes", name)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PULL_TIMEOUT_S, check=False
+    )
