@@ -7,9 +7,11 @@
     raised  ──▶ Retry           retry_wait: the ledger brings it back, Celery publishes nothing
             └─▶ that exception  dead: the attempts are used up
     lease lost at the end ──▶ Ignore: the fire is another worker's by now, and so is its result
+    not known  ──▶ Reject       nobody could be asked for the lease: back to the broker, nothing runs
 
-A database that does not answer at the end is asked again for as long as a lease lasts; then the lease runs out, and the
-fire is run again. Does not do: timeouts (Celery's), broker redelivery (acknowledging is Celery's, always).
+A database that does not answer is asked again for as long as a lease lasts. At the end of a run the lease is out then,
+and the fire is run again; at its beginning the message, which alone knows of the fire, goes back to the broker: to
+acknowledge it would lose the fire. Does not do: timeouts, acknowledging, redelivery: those are Celery's.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry, SoftTimeLimitExceeded
 from celery.utils.saferepr import saferepr
 from django.db import InterfaceError, OperationalError
 
@@ -98,7 +100,7 @@ class Attempt:
         if self.context.is_committed:
             return
         text = "" if result is None else saferepr(result)
-        self._patiently(lambda: self._process.ledger.complete(self._acquired, worker=self._worker, result=text))
+        self._write(lambda: self._process.ledger.complete(self._acquired, worker=self._worker, result=text))
 
     def _fail(self, error: Exception) -> None:
         """Raises what Celery is to be told; returns where the attempt turns out to have succeeded."""
@@ -109,7 +111,7 @@ class Attempt:
             cap=self._acquired.retry_cap,
             rand=random.random,
         )
-        state = self._patiently(
+        state = self._write(
             lambda: self._process.ledger.fail(self._acquired, _failure(error), worker=self._worker, delay=delay)
         )
         if state is State.RETRY_WAIT:
@@ -119,30 +121,25 @@ class Attempt:
             raise _final(error, self._acquired.attempt)
         log.warning("fire %s: its commit() was written after all, whose reply was lost", self.context.fire_id)
 
-    def _patiently(self, write: Callable[[], T]) -> T:
+    def _write(self, end: Callable[[], T]) -> T:
         failpoint(Point.COMPLETE_BEFORE)
-        deadline_s, pause_s = time.monotonic() + self._process.lease_s, PAUSE_MIN_S
-        while True:
-            try:
-                written = write()
-                break
-            except (OperationalError, InterfaceError) as error:
-                if time.monotonic() + pause_s > deadline_s:
-                    raise
-                log.warning("fire %s: its end could not be written, trying again: %s", self.context.fire_id, error)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        written = _patiently(end, f"fire {self.context.fire_id}: its end", for_s=self._process.lease_s)
         failpoint(Point.COMPLETE_COMMITTED)
         return written
 
 
-def acquire(process: WorkerProcess, fired: Fired, *, worker: str) -> Attempt:
+def acquire(process: WorkerProcess, fired: Fired, *, worker: str, hard_timeout_s: float) -> Attempt:
     """Take the fire's lease.
 
-    Raises Ignore where the ledger refuses: Celery then acknowledges the message, and stores nothing.
+    Raises Ignore where the ledger refuses: Celery then acknowledges the message, and stores nothing. Raises Reject
+    where it cannot be asked, and while there is time: at the hard timeout Celery would acknowledge the message.
     """
     failpoint(Point.ACQUIRE_BEFORE)
-    verdict = process.ledger.acquire(fired.delivery)
+    what, for_s = f"fire {fired.delivery.fire_id}: its lease", min(process.lease_s, hard_timeout_s / 2)
+    try:
+        verdict = _patiently(lambda: process.ledger.acquire(fired.delivery), what, for_s=for_s)
+    except (OperationalError, InterfaceError, SoftTimeLimitExceeded) as error:
+        raise Reject(f"the ledger could not be asked: {error}", requeue=True) from error
     failpoint(Point.ACQUIRE_COMMITTED)
     decided = on_decided.get(None)
     if decided is not None:
@@ -152,6 +149,20 @@ def acquire(process: WorkerProcess, fired: Fired, *, worker: str) -> Attempt:
         log.info("fire %s (fence %d) is not run: %s", fired.delivery.fire_id, fired.delivery.fence, verdict.reason)
         raise Ignore(f"not run: {verdict.reason}")
     return Attempt(process, fired, verdict, worker=worker)
+
+
+def _patiently(write: Callable[[], T], what: str, *, for_s: float) -> T:
+    """Raises what Django raises where the database does not answer for so long."""
+    deadline_s, pause_s = time.monotonic() + for_s, PAUSE_MIN_S
+    while True:
+        try:
+            return write()
+        except (OperationalError, InterfaceError) as error:
+            if time.monotonic() + pause_s > deadline_s:
+                raise
+            log.warning("%s could not be written, trying again: %s", what, error)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
 def _delay_of(error: Exception) -> timedelta | None:

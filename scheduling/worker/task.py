@@ -57,9 +57,9 @@ class JobTask(DjangoTask):
         fire = fired(request.id, request.headers)
         if fire is None:
             return self.run(*args, **kwargs)
-        attempt = acquire(worker_process(), fire, worker=request.hostname or "")
-        request.retries = attempt.context.attempt - 1
         hard_timeout_s = request.time_limit or self.time_limit or HARD_TIMEOUT_S
+        attempt = acquire(worker_process(), fire, worker=request.hostname or "", hard_timeout_s=hard_timeout_s)
+        request.retries = attempt.context.attempt - 1
         return attempt.run(lambda: self.run(*args, **kwargs), hard_timeout_s=hard_timeout_s)
 
     def retry(

@@ -223,6 +223,38 @@ def test_the_lease_lost_before_a_failure_is_too(define, deliver, fire_of):
     assert (Fire.objects.get().state, Fire.objects.get().fence) == ("claimed", 2)
 
 
+def test_a_lease_that_the_database_does_not_give_at_once_is_taken_later(define, deliver, fire_of, monkeypatch):
+    acquire, failures = PostgresLedger.acquire, iter([OperationalError("down")] * 2)
+
+    def sometimes(*args):
+        for failure in failures:
+            raise failure
+        return acquire(*args)
+
+    monkeypatch.setattr(PostgresLedger, "acquire", sometimes)
+
+    assert deliver(fire_of(define(lambda: None))).state == "SUCCESS"
+    assert Fire.objects.get().state == "succeeded"
+
+
+@pytest.mark.parametrize(("lease_s", "hard_timeout_s"), [(0.05, 60), (60, 0.1)])
+def test_when_it_never_is_the_message_goes_back_to_the_broker_before_celery_could_acknowledge_it(
+    define, deliver, fire_of, settings, monkeypatch, lease_s, hard_timeout_s
+):
+    settings.SCHEDULING = settings.SCHEDULING | {"FIRE_LEASE_S": lease_s}
+
+    def never(*_):
+        raise OperationalError("down")
+
+    monkeypatch.setattr(PostgresLedger, "acquire", never)
+    policy = {"hard_timeout_s": hard_timeout_s}
+
+    told = deliver(fire_of(define(lambda: pytest.fail("it ran")), policy=policy))
+
+    assert (told.state, told.value.requeue) == ("REJECTED", True)
+    assert Fire.objects.get().state == "claimed"
+
+
 def test_an_end_that_the_database_does_not_take_is_written_later(define, deliver, fire_of, monkeypatch):
     complete, failures = PostgresLedger.complete, iter([OperationalError("down")] * 2)
 
