@@ -61,28 +61,56 @@ class Home:
         return self.install / SERVER / "bin" / name
 
 
+class Cluster:
+    """One server with its data, which may be stopped and started again; `url` names its database, `socket` its door.
+
+    The caller sees to it that a `run_dir` has one such server at a time. Every method may raise `ServerFailed`.
+    """
+
+    def __init__(self, run_dir: Path, *, fresh: bool = False) -> None:
+        self._home = find_home(run_dir / "postgres", install=installed())
+        process.end_leftover(self._home.data / "postmaster.pid", self._home.data, signal.SIGINT, signal.SIGQUIT)
+        if fresh:
+            shutil.rmtree(self._home.data, ignore_errors=True)
+        if not self._home.data.exists():
+            _create_cluster(self._home)
+        self._sockets = _socket_folder(self._home)
+        self._server_url = f"postgresql://postgres@{quote(str(self._sockets), safe='')}/"
+        self._server: process.Server | None = None
+        self.url = self._server_url + DATABASE
+        self.socket = self._sockets / ".s.PGSQL.5432"
+
+    def start(self) -> None:
+        """Start the server, and wait until its database is there."""
+        command = _command(self._home, self._sockets)
+        self._server = process.start("Postgres", command, log=self._home.log, account=self._home.account)
+        self._server.wait_until(lambda: _answers(self._server_url), timeout_s=START_TIMEOUT_S)
+        _create_database(self._server_url)
+
+    def stop(self, *signals: signal.Signals) -> None:
+        """SIGINT is a fast shutdown, SIGQUIT an immediate one, after which it recovers as from a crash."""
+        if self._server is not None:
+            self._server.stop(*signals, timeout_s=STOP_TIMEOUT_S)
+            self._server = None
+
+    def close(self) -> None:
+        """Stop it, and leave nothing but its data."""
+        self.stop(signal.SIGINT, signal.SIGQUIT)
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+
 @contextmanager
 def running(run_dir: Path, *, fresh: bool = False) -> Iterator[str]:
     """Run the server with its data under `run_dir`, emptied if `fresh`; the URL of its database. Raises `ServerFailed`.
 
     The caller sees to it that `run_dir` has one such server at a time.
     """
-    home = find_home(run_dir / "postgres", install=installed())
-    process.end_leftover(home.data / "postmaster.pid", home.data, signal.SIGINT, signal.SIGQUIT)
-    if fresh:
-        shutil.rmtree(home.data, ignore_errors=True)
-    if not home.data.exists():
-        _create_cluster(home)
-    sockets = _socket_folder(home)
-    url = f"postgresql://postgres@{quote(str(sockets), safe='')}/"
-    server = process.start("Postgres", _command(home, sockets), log=home.log, account=home.account)
+    cluster = Cluster(run_dir, fresh=fresh)
     try:
-        server.wait_until(lambda: _answers(url), timeout_s=START_TIMEOUT_S)
-        _create_database(url)
-        yield url + DATABASE
+        cluster.start()
+        yield cluster.url
     finally:
-        server.stop(signal.SIGINT, signal.SIGQUIT, timeout_s=STOP_TIMEOUT_S)
-        shutil.rmtree(sockets, ignore_errors=True)
+        cluster.close()
 
 
 def installed() -> Path:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from scheduling.core.errors import ServiceUnreachable
 
 IMAGE = "rabbitmq:4"
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+CONTROL = PROGRAM.with_name("rabbitmqctl")  # not the one in the path: as root, that becomes another user first
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
 INSTALL_TIMEOUT_S = 600
@@ -63,22 +64,56 @@ def container(_run_dir: Path) -> Iterator[str]:
 @contextmanager
 def package(run_dir: Path) -> Iterator[str]:
     """Run Debian's rabbitmq-server, installed first where this is root. Raises `ServerFailed` where that cannot be."""
-    if not PROGRAM.exists():
-        _install()
-    folder = (run_dir / "rabbitmq").resolve()
-    process.end_leftover(folder / "pid", folder, signal.SIGTERM)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    port, epmd_port = free_port(), free_port()
-    environ = os.environ | _settings(folder, port=port, epmd_port=epmd_port)
-    server = process.start("RabbitMQ", [PROGRAM], log=folder / "server.log", environ=environ)
-    url = f"amqp://guest:guest@127.0.0.1:{port}//"
+    broker = Broker(run_dir)
     try:
-        server.wait_until(lambda: _answers(url), timeout_s=START_TIMEOUT_S)
-        yield url
+        broker.start()
+        yield broker.url
     finally:
-        server.stop(signal.SIGTERM, timeout_s=STOP_TIMEOUT_S)
-        _run("epmd", "-port", str(epmd_port), "-kill")
+        broker.close()
+
+
+class Broker:
+    """Debian's rabbitmq-server with data of its own, begun anew, which may be stopped and started again.
+
+    Raises `ServerFailed` where there is none, and none can be installed.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        if not PROGRAM.exists():
+            _install()
+        self._folder = (run_dir / "rabbitmq").resolve()
+        process.end_leftover(self._folder / "pid", self._folder, signal.SIGTERM)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        self.port, self._epmd_port = free_port(), free_port()
+        self._environ = os.environ | _settings(self._folder, port=self.port, epmd_port=self._epmd_port)
+        self._server: process.Server | None = None
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers. Raises `ServerFailed`."""
+        self._server = process.start("RabbitMQ", [PROGRAM], log=self._folder / "server.log", environ=self._environ)
+        self._server.wait_until(lambda: _answers(self.url), timeout_s=START_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL for its shell script and its virtual machine, at once."""
+        if self._server is not None:
+            os.killpg(self._server.process.pid, signal.SIGKILL)
+            self._server.process.wait()
+            self._server = None
+
+    def control(self, *arguments: str) -> None:
+        """`rabbitmqctl ARGUMENTS…` on this node. Raises `ServerFailed` where that fails."""
+        done = _run(str(CONTROL), *arguments, environ=self._environ)
+        if done.returncode != 0:
+            raise ServerFailed(f"rabbitmqctl {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")
+
+    def close(self) -> None:
+        """Stop it, and its port mapper."""
+        if self._server is not None:
+            self._server.stop(signal.SIGTERM, timeout_s=STOP_TIMEOUT_S)
+            self._server = None
+        _run("epmd", "-port", str(self._epmd_port), "-kill")
 
 
 def _settings(folder: Path, *, port: int, epmd_port: int) -> dict[str, str]:
@@ -120,7 +155,15 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _run(*command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+def _run(
+    *command: str, timeout_s: float = 120, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout_s, check=False
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+        check=False,
+        env=environ,
     )

@@ -6,11 +6,12 @@ truth, and what a broker loses is published again by the shards' owners.
 
 from __future__ import annotations
 
+import random
 import secrets
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -58,11 +59,14 @@ def running(run_dir: Path) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A loopback port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A loopback port that is free now; not one of those that the kernel gives to outgoing connections, so that a
+    server that is started again finds it free again.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait(server: Server, url: str) -> None:
