@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -75,6 +76,16 @@ def test_a_list_takes_as_many_queries_for_many_rows_as_for_one(model: Any, admin
 def test_the_add_pages_of_jobs_and_tenants_answer(admin_client: Client):
     for model in ("scheduling_job", "fairness_tenant"):
         assert admin_client.get(reverse(f"admin:{model}_add")).status_code == 200
+
+
+def test_the_lists_of_the_fleet_say_who_lives_and_which_shard_is_behind(filled: None, admin_client: Client):
+    Job.objects.filter(pk=Job.objects.first().pk).update(
+        next_fire_at=timezone.now() - timedelta(seconds=20), shard_id=9
+    )
+    shards = admin_client.get(changelist(Shard)).content.decode()
+    assert len(re.findall(r'field-lag">0\.0 s<', shards)) == 63
+    assert len(re.findall(r'field-lag">2\d\.\d s<', shards)) == 1
+    assert re.findall(r'field-lease_left">(5\d|60)\.\d s<', admin_client.get(changelist(Node)).content.decode())
 
 
 def test_the_index_answers(admin_client: Client):
