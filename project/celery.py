@@ -1,7 +1,8 @@
 """The Celery app of the project: `celery -A project worker`.
 
 Its configuration is every `CELERY_…` of the Django settings. Tasks are found in the `tasks` modules of the installed
-apps. Its workers consume the tenants' queues. It has no beat: `manage.py scheduler` takes its place.
+apps. Its workers consume the tenants' queues. In the place of beat stands `manage.py scheduler`, or
+`celery -A project beat -S fairbeat`.
 """
 
 from __future__ import annotations

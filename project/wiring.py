@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from django.db import connection
 
@@ -33,23 +33,14 @@ from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
 from scheduling.core.fire import Fire
-from scheduling.node.health import Health
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
+from scheduling.services.run_node import Runnable
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import Connect, connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.port import ScheduleStore
 from scheduling.store.postgres import PostgresStore
-
-
-class Runnable(Protocol):
-    @property
-    def health(self) -> Health: ...
-
-    def run(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runnable:

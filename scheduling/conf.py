@@ -52,6 +52,13 @@ class Store(StrEnum):
     BUCKETED = "bucketed"  # in a ring of tables, a minute each, once they fire again and again
 
 
+class CodeJobs(StrEnum):
+    """Whose change of a job of origin ``code`` counts, where a person and the code have changed the same part of it."""
+
+    KEEP = "keep"  # the person's: beats restart often, and must not undo what was set by hand in an incident
+    OVERWRITE = "overwrite"  # the code's
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingSettings:
     """``settings.SCHEDULING``, checked. Durations are real seconds."""
@@ -82,6 +89,7 @@ class SchedulingSettings:
     ETCD_CERT: str = ""
     ETCD_KEY: str = ""
     HEALTH: str = ""  # HOST:PORT where a node says whether it is live and ready (port 0: a free one); empty: nowhere
+    CODE_JOBS: CodeJobs = CodeJobs.KEEP
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
 
@@ -105,6 +113,7 @@ def scheduling_settings(settings: Any) -> SchedulingSettings:
     given["STOP"] = Stop(given.get("STOP", Stop.THREE))
     if given.get("STORE") is not None:
         given["STORE"] = Store(given["STORE"])
+    given["CODE_JOBS"] = CodeJobs(given.get("CODE_JOBS", CodeJobs.KEEP))
     given["COORDINATOR"] = Coordination(given.get("COORDINATOR", Coordination.POSTGRES))
     if "ETCD_URLS" in given:
         given["ETCD_URLS"] = _listed(given["ETCD_URLS"])
@@ -139,6 +148,9 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
             yield f"is not one of {', '.join(map(str, CHOICES[name]))}"
     elif name == "ETCD_URLS":
         yield from _problems_of_urls(value)
+    elif name == "CODE_JOBS":
+        if value not in list(CodeJobs):
+            yield f"is not one of {', '.join(CodeJobs)}"
     elif name == "HEALTH" and isinstance(value, str):
         yield from _problems_of_address(value)
     elif KEYS[name].type == "str":

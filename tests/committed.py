@@ -17,6 +17,7 @@ CLEAN = """
 DELETE FROM scheduling_fire;
 DELETE FROM scheduling_jobrun;
 DELETE FROM scheduling_job;
+DELETE FROM scheduling_codeentry;
 DELETE FROM scheduling_entry;
 DELETE FROM scheduling_calendar;
 DELETE FROM scheduling_zonedata;

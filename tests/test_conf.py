@@ -76,6 +76,7 @@ def configured(**given: Any) -> SchedulingSettings:
         ({"WINDOW_S": "1"}, "SCHEDULING['WINDOW_S'] '1': is not a number above 0"),
         ({"HEALTH": "8081"}, "SCHEDULING['HEALTH'] '8081': is not HOST:PORT, such as 127.0.0.1:8081"),
         ({"HEALTH": 8081}, "SCHEDULING['HEALTH'] 8081: is not text"),
+        ({"CODE_JOBS": "merge"}, "SCHEDULING['CODE_JOBS'] 'merge': is not one of keep, overwrite"),
         ({"QUEUE_PREFIX": ""}, "SCHEDULING['QUEUE_PREFIX'] '': is not text"),
         ({"LEASE_S": 0.8}, "SCHEDULING['RENEW_S'] 0.5: a lease of 0.8 s must be renewed at least twice within it"),
     ],

@@ -67,7 +67,7 @@ class JobAdmin(JobModelAdmin):
     actions = ACTIONS
     list_display = ("named", "tenant", "task", "schedule_words", "next_run", "state", "pause", "lane")
     list_display_links = ("named",)
-    list_filter = (TenantFilter, "kind", "lane")
+    list_filter = (TenantFilter, "kind", "lane", "origin")
     list_select_related = ("tenant",)
     search_fields = ("name",)
     search_help_text = "The beginning of a job's name."
@@ -81,6 +81,7 @@ class JobAdmin(JobModelAdmin):
         "schedule_words",
         "coming_fires",
         "latest_fires",
+        "origin",
         "shard_id",
         "schedule_version",
         "created_at",
@@ -106,7 +107,7 @@ class JobAdmin(JobModelAdmin):
         "Coming and gone",
         {"fields": ("state", "pause", "schedule_words", "next_run", "coming_fires", "latest_fires")},
     )
-    about = ("About", {"fields": ("id", "shard_id", "schedule_version", "created_at", "updated_at")})
+    about = ("About", {"fields": ("id", "origin", "shard_id", "schedule_version", "created_at", "updated_at")})
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
         return self.fieldsets if obj is None else (self.coming, *self.fieldsets, self.about)

@@ -18,6 +18,7 @@ SCHEDULED_FOR = "fb_for"  # nominal time, ISO 8601 in UTC with microseconds
 ORIGIN = "fb_origin"  # empty for the schedule's own
 TENANT = "fb_tenant"  # the tenant's slug
 KEEP = "fb_keep"  # days of history: with SCHEDULED_FOR it names the partition of the fire's row
+BEAT = "celery_beat_task"  # as Celery beat's: always true
 JOB_NAME = "periodic_task_name"  # as Celery beat's: django-celery-results stores it
 
 EMBED = '{"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
@@ -52,6 +53,7 @@ def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str,
         "replaced_task_nesting": 0,
         "stamped_headers": None,
         "stamps": {},
+        BEAT: True,
         JOB_NAME: work.name,
         JOB: str(work.job_id),
         FENCE: fire.fence,

@@ -1,6 +1,7 @@
 """The tables, as Django sees them."""
 
 from scheduling.models.calendar import Calendar
+from scheduling.models.code_entry import CodeEntry
 from scheduling.models.entry import Entry
 from scheduling.models.fire import Fire
 from scheduling.models.job import Job
@@ -9,4 +10,16 @@ from scheduling.models.job_run import JobRun
 from scheduling.models.shard import Node, Shard, ShardProgress
 from scheduling.models.zone_data import ZoneData
 
-__all__ = ["Calendar", "Entry", "Fire", "Job", "JobClock", "JobRun", "Node", "Shard", "ShardProgress", "ZoneData"]
+__all__ = [
+    "Calendar",
+    "CodeEntry",
+    "Entry",
+    "Fire",
+    "Job",
+    "JobClock",
+    "JobRun",
+    "Node",
+    "Shard",
+    "ShardProgress",
+    "ZoneData",
+]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from django.db import models, router
@@ -28,6 +29,13 @@ from scheduling.models.job_manager import JobManager
 from scheduling.models.job_preview import preview_job
 
 SCHEDULE_COLUMNS = tuple(f.name for f in fields(ScheduleFields))
+
+
+class Origin(StrEnum):
+    """Who made a job, and goes on to change it."""
+
+    HAND = ""  # a person, or a program
+    CODE = "code"  # an entry in the beat_schedule of a Celery app; see ``CodeEntry``
 
 
 def _choices(enum: Any) -> list[tuple[str, str]]:
@@ -117,6 +125,15 @@ class Job(models.Model):
         db_default=CatchUp.NONE.value,
         editable=False,
         help_text="What to do about the missed occurrences when the pause ends by itself.",
+    )
+    origin = models.CharField(
+        max_length=10,
+        choices=[(Origin.HAND.value, "by hand"), (Origin.CODE.value, "code")],
+        blank=True,
+        default=Origin.HAND.value,
+        db_default=Origin.HAND.value,
+        editable=False,
+        help_text="Code: made by an entry of a Celery app's beat_schedule, which changes what nobody has changed here.",
     )
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

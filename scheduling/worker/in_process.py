@@ -7,7 +7,6 @@ become a dead letter. Does not do: time limits, which need a process to kill.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -20,6 +19,7 @@ from celery import Celery, Task
 from celery.app import app_or_default
 from celery.app.trace import trace_task
 from django.db import close_old_connections
+from kombu.utils.json import loads
 
 from scheduling.core.fire import Fire
 from scheduling.core.message import headers
@@ -78,7 +78,7 @@ def _trace(app: Celery[Any], task: Task[Any, Any], fire: Fire) -> Any:
     host = socket.gethostname()
     request = headers(fire, origin=f"fairbeat{os.getpid()}@{host}", ignore_result=task.ignore_result)
     request |= {"is_eager": False, "hostname": f"in-process@{host}", "delivery_info": {}}
-    arguments = json.loads(fire.work.args), json.loads(fire.work.kwargs)
+    arguments = loads(fire.work.args), loads(fire.work.kwargs)  # as a worker reads a message: dates and the like too
     traced = trace_task(task, str(fire.id), *arguments, request, app=app)
     return traced.info.retval if traced.info else None
 

@@ -25,6 +25,7 @@ from tests.broker.outcomes import Outcomes, fire, unknown, work
 from tests.broker.proxy import Proxy
 
 OURS = [
+    message.BEAT,
     message.JOB_NAME,
     message.JOB,
     message.FENCE,
