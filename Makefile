@@ -12,6 +12,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+OURSELVES := $(PIP) --no-deps --no-build-isolation --editable .  # for the entry points; without a download
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
@@ -57,14 +58,16 @@ lint: .venv/dev.stamp
 		"Install one (on Debian: apt-get install python3-venv), or name it: make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-.venv/runtime.stamp: requirements.txt | .venv/bin/python
+.venv/runtime.stamp: requirements.txt pyproject.toml | .venv/bin/python
 	@echo "Installing packages"
 	@$(PIP) -r requirements.txt
+	@$(OURSELVES)
 	@touch $@
 
-.venv/dev.stamp: requirements.txt requirements-dev.txt | .venv/bin/python
+.venv/dev.stamp: requirements.txt requirements-dev.txt pyproject.toml | .venv/bin/python
 	@echo "Installing packages"
 	@$(PIP) -r requirements-dev.txt
+	@$(OURSELVES)
 	@touch $@
 
 # A peer that cannot be had does not keep the others from being measured: the suite says which, and why.
