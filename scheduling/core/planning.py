@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from scheduling.core.clock import MICROSECOND, Clock
 from scheduling.core.closed_times import CalendarFields
@@ -139,40 +140,42 @@ class JobPlan:
 
 def plan_jobs(jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number, room: int) -> list[JobPlan]:
     """All occurrences of these jobs whose ``fire_at`` is not after ``until`` (job time), judged by their misfire
-    policies and numbered in order. Once there are ``room`` rows the other jobs are left for another time.
+    policies. Once there are ``room`` rows the other jobs are left for another time.
+
+    They are numbered in order of ``fire_at``: so the watermark keeps up with the clock, and what waits in the wheel is
+    beyond what was published.
     """
     now, monotonic = clock.now(), clock.monotonic()
     plans: list[JobPlan] = []
     for due in jobs:
-        plan = _on_time(due, until, clock, now, monotonic)
-        plan = _numbered(due, plan, number) if plan else plan_job(due, until=until, clock=clock, number=number)
+        plan = _on_time(due, until, clock, now, monotonic) or plan_job(due, until=until, clock=clock)
         plans.append(plan)
         room -= len(plan.rows)
         if room <= 0:
             break
+    _number([row.fire for plan in plans for row in plan.rows], number)
     return plans
 
 
-def plan_job(due: DueJob, *, until: datetime, clock: Clock, number: Number) -> JobPlan:
-    """All occurrences of a job whose ``fire_at`` is not after ``until`` (job time), judged by its misfire policy.
+def plan_job(due: DueJob, *, until: datetime, clock: Clock) -> JobPlan:
+    """All occurrences of a job whose ``fire_at`` is not after ``until`` (job time), judged by its misfire policy, and
+    without numbers yet.
 
     A schedule that can no longer be read does not stop the shard: the plan puts the job aside, with the reason. What
     earlier schedules had up to their edits is superseded.
     """
     planning = _Plan(due, clock)
     try:
-        plan = planning.upto(until)
+        return planning.upto(until)
     except InvalidField as problem:
-        plan = JobPlan(due, None, None, planning.all_superseded(), problem=str(problem))
-    return _numbered(due, plan, number)
+        return JobPlan(due, None, None, planning.all_superseded(), problem=str(problem))
 
 
-def _numbered(due: DueJob, plan: JobPlan, number: Number) -> JobPlan:
+def _number(fires: list[Fire], number: Number) -> None:
     """Last: a number that was given out must have its row."""
-    shard = due.work.shard
-    for row in plan.rows:
-        row.fire.epoch, row.fire.seq = number(shard)
-    return plan
+    fires.sort(key=attrgetter("fire_at"))
+    for fire in fires:
+        fire.epoch, fire.seq = number(fire.work.shard)
 
 
 def _on_time(due: DueJob, until: datetime, clock: Clock, now: datetime, monotonic: float) -> JobPlan | None:

@@ -67,6 +67,7 @@ def test_what_waits_in_the_wheel_is_left_to_the_next_owner() -> None:
 def test_for_a_shard_that_leaves_nothing_begins_and_the_others_go_on() -> None:
     desk = Desk(shards=(1, 2))
     desk.claim(due(1, shard=1))
+    desk.engine.waiting_read([])
     desk.run(0.01)
     desk.engine.hand_over([1])
     effects = desk.run(ALMOST_S)

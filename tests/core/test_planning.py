@@ -13,16 +13,16 @@ from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import MisfirePolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob, JobPlan, PlannedRow, Superseded, plan_job
+from scheduling.core.planning import DueJob, JobPlan, PlannedRow, Superseded, plan_job, plan_jobs
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_work
 
 
 def plan(due: DueJob, *, until_s: float = 1.0, at_s: float = 0.0) -> JobPlan:
     """The plan that is made ``at_s`` seconds after noon, for what is due up to ``until_s`` seconds after it."""
-    clock, numbers = ManualClock(), count(1)
+    clock = ManualClock()
     clock.advance(at_s)
-    return plan_job(due, until=NOON + SECOND * until_s, clock=clock, number=lambda _: (7, next(numbers)))
+    return plan_job(due, until=NOON + SECOND * until_s, clock=clock)
 
 
 def seconds(plan: JobPlan) -> list[tuple[float, str]]:
@@ -34,7 +34,17 @@ def test_every_occurrence_in_the_window_gets_a_row_and_the_schedule_goes_on_behi
     found = plan(make_due(make_work(), schedule=every(0.25)), until_s=1.0)
     assert seconds(found) == [(s, "claimed") for s in (0, 0.25, 0.5, 0.75, 1.0)]
     assert found.next_scheduled_for == found.next_fire_at == NOON + SECOND * 1.25
-    assert [(row.fire.epoch, row.fire.seq) for row in found.rows] == [(7, n) for n in range(1, 6)]
+
+
+def test_the_fires_of_all_jobs_are_numbered_in_the_order_in_which_they_come_due() -> None:
+    numbers = count(1)
+    jobs = [make_due(make_work(n), NOON + SECOND * 0.1 * n, schedule=every(0.25)) for n in (2, 1)]
+    plans = plan_jobs(
+        jobs, until=NOON + SECOND, clock=ManualClock(), number=lambda shard: (shard + 6, next(numbers)), room=100
+    )
+    fires = sorted((row.fire for plan in plans for row in plan.rows), key=lambda fire: fire.seq)
+    assert [fire.fire_at for fire in fires] == sorted(fire.fire_at for fire in fires)
+    assert [(fire.epoch, fire.seq) for fire in fires] == [(7, n + 1) for n in range(len(fires))]
 
 
 def test_a_row_says_who_it_is_and_when_it_was_claimed() -> None:
@@ -212,7 +222,6 @@ def test_an_edit_that_cannot_be_read_supersedes_what_was_to_come_before_it() -> 
     )
     found = plan(due, at_s=250, until_s=251)
     assert seconds(found) == [(s, "skipped superseded") for s in (0, 60, 120, 200)]
-    assert [row.fire.seq for row in found.rows] == [1, 2, 3, 4]
     assert found.problem.startswith("cron '61 * * * *'")
     assert found.next_fire_at is None
 
@@ -283,7 +292,7 @@ def test_the_times_that_a_gap_skipped_are_listed_on_their_one_fire() -> None:
         make_work(), None, schedule=cron("0,30 2 * * *", tz="America/New_York"), changed_at=spring - timedelta(hours=1)
     )
     clock = ManualClock(spring)
-    (row,) = plan_job(due, until=spring + timedelta(hours=2), clock=clock, number=lambda _: (1, 1)).rows
+    (row,) = plan_job(due, until=spring + timedelta(hours=2), clock=clock).rows
     assert row.fire.scheduled_for == spring + timedelta(hours=1)
     assert row.nominal_text == "2026-03-08 02:00:00, 2026-03-08 02:30:00"
 

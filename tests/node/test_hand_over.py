@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 
 from scheduling import failpoints
 from scheduling.coordination.postgres import PostgresCoordinator
@@ -41,9 +42,12 @@ class Failing:
 
 
 def load() -> set[UUID]:
-    """Jobs that fire ten times a second each, for two seconds."""
+    """Jobs that fire ten times a second each, for two seconds. They are there at once: one that is made later may fire
+    before what was claimed before it, and the watermark waits then.
+    """
     step, now = timedelta(milliseconds=100), JobClock.objects.now()
-    return {Job.objects.every(TASK, step, anchor=now, max_runs=RUNS, name=f"load {n}").pk for n in range(JOBS)}
+    with transaction.atomic():
+        return {Job.objects.every(TASK, step, anchor=now, max_runs=RUNS, name=f"load {n}").pk for n in range(JOBS)}
 
 
 def published(*nodes: Running) -> Counter[UUID]:
