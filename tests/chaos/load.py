@@ -1,0 +1,70 @@
+"""The load: some hundred fires a second, of several tenants, of every kind of schedule and policy that matters here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from fairness.models import Tenant
+from scheduling.core.clock import EPOCH
+from scheduling.models import Job
+
+TASK = "tests.chaos.tasks.effect"
+TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0}
+RARE, RARE_EVERY_S = "rare", 4  # its queue stands empty most of the time, so that it can be deleted
+LONG_S = 4.0  # what a long run works
+
+# No fire is to die of faults, and those that fail come back soon.
+PATIENT = {"max_attempts": 100, "retry_base": timedelta(seconds=0.5), "retry_cap": timedelta(seconds=3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``count`` like jobs. ``every_s`` 0: each second, by a cron expression."""
+
+    tenant: str
+    name: str
+    count: int
+    every_s: float
+    work_s: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+GROUPS = (
+    Group("acme", "each second", 30, 1.0),
+    Group("bakery", "twice a second", 15, 0.5),
+    Group("city", "cron", 12, 0),
+    Group("city", "cron with jitter", 6, 0, options={"jitter": timedelta(milliseconds=300)}),
+    Group("city", "now or never", 5, 1.0, options={"misfire": "skip", "misfire_grace_s": 1.0}),
+    Group("bakery", "one after the other", 3, 3.0, work_s=0.1, options={"overlap": "buffer_all"}),
+    Group("acme", "long", 2, 5.0, work_s=LONG_S, options={"overlap": "skip"}),
+    Group("acme", "transactional", 4, 1.0, options={"lane": "transactional"}),
+    Group(RARE, "rare", 3, RARE_EVERY_S),
+)
+
+
+def make_load(*, start_at: datetime, end_at: datetime) -> None:
+    """Jobs that fire from ``start_at`` to ``end_at``, both of them included."""
+    for slug, weight in TENANTS.items():
+        Tenant.objects.create(slug=slug, weight=weight)
+    for group in GROUPS:
+        for number in range(group.count):
+            _make(group, number, start_at=start_at, end_at=end_at)
+
+
+def _make(group: Group, number: int, **span: datetime) -> None:
+    said = {
+        "tenant": group.tenant,
+        "name": f"{group.name} {number}",
+        "kwargs": {"work_s": group.work_s} if group.work_s else {},
+        **PATIENT,
+        **group.options,
+        **span,
+    }
+    if not group.every_s:
+        Job.objects.cron(TASK, "* * * * * *", **said)
+        return
+    # Each at its own phase, but for the rare ones, which leave a gap together.
+    phase_s = 0.0 if group.tenant == RARE else group.every_s * number / group.count
+    Job.objects.every(TASK, timedelta(seconds=group.every_s), anchor=EPOCH + timedelta(seconds=phase_s), **said)
