@@ -1,13 +1,14 @@
 # make demo [SECONDS=n] [SPEED=x] [JOBS=file.jsonl] [EMBEDDED=1]   the whole thing, live; docs in README.md
 # make test [ARGS="-k name"]                                       all checks and the whole suite
 # make test-embedded                                               the main job's tests with the embedded services
+# make chaos [SECONDS=n] [SEED=s] [REPORT=1]                       faults on real services, its own; docs/reliability.md
 # make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; make bench-report: docs
 # make lint                                                        style, types, direction of imports, migrations
 #
 # Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-embedded bench bench-report lint
+.PHONY: demo test test-embedded chaos bench bench-report lint
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
@@ -21,7 +22,7 @@ PARALLEL := -n 4 --dist worksteal  # many tests wait for processes: twice the co
 PEERS := .venv-bench/bin/python
 PEERS_PIP := $(PEERS) -m pip --disable-pip-version-check --quiet install
 
-export SECONDS SPEED JOBS EMBEDDED QUICK ONLY
+export SECONDS SPEED JOBS EMBEDDED QUICK ONLY SEED REPORT
 
 demo: .venv/runtime.stamp
 	@$(BIN)/python -m project.demo
@@ -33,6 +34,9 @@ test: lint
 test-embedded: .venv/dev.stamp
 	@$(BIN)/python -m project.environment run --run-dir .run/test --fresh --embedded -- \
 		$(BIN)/python -m pytest $(PARALLEL) -m "main_job and not rabbitmq" $(ARGS)
+
+chaos: .venv/runtime.stamp
+	@$(BIN)/python -m tests.chaos
 
 bench: .venv/runtime.stamp .venv-bench/peers.stamp
 	@$(BIN)/python -m benchmarks.suite
