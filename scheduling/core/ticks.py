@@ -3,11 +3,13 @@ have succeeded.
 
 A node expects ticks of the shards that are to be its own, from the moment at which it heard so. Thus a take-over that
 does not come about, a store that does not answer, and a claim that fails time and again all end in the same silence.
+A few shards more, or fewer, leave a node that ticks as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import inf
 
 
 class Ticks:
@@ -17,9 +19,10 @@ class Ticks:
         self._at: dict[int, float] = {}  # replaced as a whole where shards come or go
 
     def expect(self, shards: Collection[int], now: float) -> None:
-        """Of these, and of no others. A new one counts as having ticked ``now``."""
+        """Of these, and of no others. What joins others counts as having ticked ``now``; the first ones, as never."""
         if self._at.keys() != shards:
-            self._at = {shard: self._at.get(shard, now) for shard in shards}
+            came = now if self._at else -inf
+            self._at = {shard: self._at.get(shard, came) for shard in shards}
 
     def tick(self, shards: Collection[int], now: float) -> None:
         """They were looked after. What is not expected is left out."""

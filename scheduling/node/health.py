@@ -78,7 +78,7 @@ class Health:
         elif now >= self._lease_until:
             reason = f"its lease ran out {now - self._lease_until:.1f} s ago"
         elif silent := self._ticks.silent(now - self._ready_s):
-            reason = f"no look at due rows of {len(silent)} shards has succeeded for {self._ready_s:g} s"
+            reason = f"no look at due rows of {len(silent)} shards has succeeded in the last {self._ready_s:g} s"
         else:
             return Answer(True, {"ready": True, "shards": self._ticks.count})
         said = {"ready": False, "shards": self._ticks.count, "reason": reason}

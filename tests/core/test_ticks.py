@@ -53,10 +53,13 @@ def test_a_claim_that_fails_is_no_tick(desk: Desk) -> None:
     assert silent(desk) == [1, 2, 3]
 
 
-def test_a_shard_that_is_to_come_has_as_long_as_the_others_and_one_that_is_not_expected_is_not_missed() -> None:
+def test_the_first_shards_are_silent_until_they_tick_and_those_that_join_them_have_as_long_as_the_others() -> None:
     ticks = Ticks()
     ticks.expect({1, 2}, 10.0)
-    ticks.tick({1, 9}, 12.0)
+    ticks.expect({1, 2, 4}, 10.0)
+    assert ticks.silent(9.0) == [1, 2]
+    ticks.tick({1, 2, 9}, 10.0)
+    ticks.tick({1}, 12.0)
     ticks.expect({1, 2, 3}, 13.0)
     assert (ticks.count, ticks.silent(10.0), ticks.silent(12.5), ticks.silent(13.5)) == (3, [], [1, 2], [1, 2, 3])
     ticks.expect({3}, 14.0)
