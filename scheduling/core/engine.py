@@ -147,7 +147,7 @@ class Engine:
         gone = doubtful & self._leaving.shards
         again = doubtful - gone
         self.drop(doubtful)
-        return ([TakeAgain(again)] if again else []) + ([HandOver(gone)] if gone else [])
+        return [*([TakeAgain(again)] if again else []), *([HandOver(gone)] if gone else [])]
 
     def hand_over(self, shards: Collection[int]) -> list[Effect]:
         """These of ours are to leave, and no others. One that was leaving, and is to stay, is taken over again: we have

@@ -73,7 +73,8 @@ def test_for_a_shard_that_leaves_nothing_begins_and_the_others_go_on() -> None:
     effects = desk.run(ALMOST_S)
     assert {shard for read in of(ReadDue, effects) for shard in read.shards} == {2}
     assert {shard for read in of(ReadWaiting, effects) for shard in read.shards} == {2}
-    assert {shard for kind in (Reap, Promote) for effect in of(kind, effects) for shard in effect.epochs} == {2}
+    assert {shard for reap in of(Reap, effects) for shard in reap.epochs} == {2}
+    assert {shard for promote in of(Promote, effects) for shard in promote.epochs} == {2}
     assert handed_over(effects) == set()
 
 

@@ -70,13 +70,13 @@ def test_a_node_frozen_beyond_its_lease_publishes_nothing_that_runs_when_it_wake
     spawn: Spawn, rabbitmq_url: str
 ) -> None:
     _, frozen = start_two(spawn, rabbitmq_url)
-    jobs = load(runs=40)
+    jobs = load(runs=30)
     eventually(lambda: Effect.objects.count() > JOBS * 3)
     frozen.send_signal(signal.SIGSTOP)
     eventually(lambda: owned("node-1") == SHARDS)
     frozen.send_signal(signal.SIGCONT)
     eventually(lambda: owned("node-2") > 10)
-    expect_each_to_have_run_once(jobs, runs=40)
+    expect_each_to_have_run_once(jobs, runs=30)
     frozen.wait_for_line("the lease had run out")
 
 

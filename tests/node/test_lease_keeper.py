@@ -88,7 +88,7 @@ def test_it_renews_when_the_lease_of_another_may_have_run_out(fleet: Fleet) -> N
 
 
 def test_what_is_drained_is_released_and_said_so(fleet: Fleet) -> None:
-    fleet.owners |= {1: "a", 2: "a"}
+    fleet.owners.update({1: "a", 2: "a"})
     kept = Kept(fleet, DatabaseClock(), renew_s=LONG_S)
     said: list[int] = []
     kept.keeper.release(frozenset({1}), lambda: said.append(1))
@@ -98,7 +98,7 @@ def test_what_is_drained_is_released_and_said_so(fleet: Fleet) -> None:
 
 
 def test_who_leaves_frees_all_and_renews_no_more(fleet: Fleet) -> None:
-    fleet.owners |= {1: "a", 2: "b"}
+    fleet.owners.update({1: "a", 2: "b"})
     kept = Kept(fleet, DatabaseClock(), renew_s=0.01)
     kept.keeper.leave(timeout_s=5)
     assert fleet.owners == {2: "b"}
