@@ -57,7 +57,7 @@ class FailpointReached(FairbeatError):
     """What ``fail`` raises."""
 
 
-_armed: dict[str, Callable[[], None]] = {}  # replaced as a whole: other threads read it meanwhile
+_armed: dict[str, Callable[[], object]] = {}  # replaced as a whole: other threads read it meanwhile
 
 
 def failpoint(point: Point) -> None:
@@ -67,7 +67,7 @@ def failpoint(point: Point) -> None:
 
 
 @contextmanager
-def armed(point: Point, do: Callable[[], None]) -> Iterator[None]:
+def armed(point: Point, do: Callable[[], object]) -> Iterator[None]:
     """Within it ``do`` is called wherever this process reaches the point, in whatever thread."""
     global _armed
     before, _armed = _armed, {**_armed, point: do}

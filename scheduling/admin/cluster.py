@@ -23,7 +23,7 @@ class FleetList(ChangeList):
 def _look_up(rows: Any) -> None:
     """The state of all that a page shows, at one moment; each row gets its own, None for a node that is long gone."""
     found = cluster()
-    states = {state.id: state for state in (*found.nodes, *found.shards)}
+    states: dict[Any, Any] = {node.id: node for node in found.nodes} | {shard.id: shard for shard in found.shards}
     for row in rows:
         row.state = states.get(row.pk)
 

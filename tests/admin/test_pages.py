@@ -79,7 +79,7 @@ def test_the_add_pages_of_jobs_and_tenants_answer(admin_client: Client):
 
 
 def test_the_lists_of_the_fleet_say_who_lives_and_which_shard_is_behind(filled: None, admin_client: Client):
-    Job.objects.filter(pk=Job.objects.first().pk).update(
+    Job.objects.filter(pk=Job.objects.earliest("id").pk).update(
         next_fire_at=timezone.now() - timedelta(seconds=20), shard_id=9
     )
     shards = admin_client.get(changelist(Shard)).content.decode()
@@ -133,6 +133,17 @@ def test_the_list_of_jobs_finds_names_by_their_beginning(filled: None, admin_cli
 )
 def test_the_list_of_jobs_filters(query: dict[str, str], expected: int, filled: None, admin_client: Client):
     assert admin_client.get(changelist(Job), query).context["cl"].result_count == expected
+
+
+def test_jobs_of_the_code_are_told_from_those_made_by_hand(admin_client: Client):
+    Job.objects.cron("t", "0 6 * * *", name="by hand")
+    job = Job.objects.cron("t", "0 6 * * *", name="of the code")
+    Job.objects.filter(pk=job.pk).update(origin="code")
+
+    for origin, name in (("code", "of the code"), ("", "by hand")):
+        found = admin_client.get(changelist(Job), {"origin__exact": origin}).context["cl"].result_list
+        assert [job.name for job in found] == [name]
+    assert "made by an entry of a Celery app" in admin_client.get(change(job)).content.decode()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from scheduling.failpoints import FailpointReached, Point
 from scheduling.models import Job
 from scheduling.node import health
 from scheduling.node.health import Health, HealthServer
+from scheduling.node.node import Node
 from tests.conftest import Spawn
 from tests.node.conftest import SHARDS, Running, Start
 from tests.node.test_node import due_jobs, owns_all
@@ -133,7 +134,12 @@ def test_a_loop_that_does_not_turn_is_neither_live_nor_ready(start: Start, monke
     node = start("a")
     until_ready(node)
     goes_on = Event()
-    node.node._inbox.put(lambda: goes_on.wait() and None)
+
+    def hang() -> None:
+        goes_on.wait()
+
+    assert isinstance(node.node, Node)
+    node.node._inbox.put(hang)
     until_not_ready(node, "the loop has not turned for")
     assert not node.node.health.live().ok
     goes_on.set()
