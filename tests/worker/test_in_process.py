@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -100,6 +101,15 @@ def test_where_the_ledger_cannot_be_asked_nothing_is_acquired_and_the_reason_is_
     with pytest.raises(Reject, match="the database is down"):
         run_fire(claimed(fire), acquired)
     assert acquired.states == []
+
+
+def test_arguments_are_read_as_a_worker_reads_them(define):
+    seen = []
+    task = define(lambda *args, **kwargs: seen.append((args, kwargs)))
+    day = {"__type__": "date", "__value__": "2026-03-02"}
+    run_fire(claimed(make_fire(make_job(task.name, args=[1, day], kwargs={"until": day}))), lambda: None)
+
+    assert seen == [((1, date(2026, 3, 2)), {"until": date(2026, 3, 2)})]
 
 
 def test_results_are_stored_as_by_a_worker(define, fire_of, settings, monkeypatch):
