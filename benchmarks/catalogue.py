@@ -74,6 +74,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("burst", "benchmarks.burst", "--jobs 100000"),
     Benchmark("fire_path_one_node", "benchmarks.fire_path", "--rate 4000 --nodes 1 --seconds 20"),
     Benchmark("fire_path_four_nodes", "benchmarks.fire_path", "--rate 4000 --nodes 4 --seconds 20 --warm-up 8"),
+    Benchmark("take_over", "benchmarks.take_over", "--rate 1000 --repeat 5", limit_s=600),
     Benchmark("start_latency", "benchmarks.start_latency", "--jobs 200"),
     Benchmark("edit_latency", "benchmarks.edit_latency", "--edits 100", "--edits 25"),
     Benchmark("publisher", "benchmarks.publisher", "--messages 100000"),

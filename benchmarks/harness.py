@@ -186,12 +186,16 @@ def await_owners(connection: psycopg.Connection[Any], *, nodes: int) -> None:
 
 
 @contextmanager
-def nodes(count: int, log: str, *, ended_by: signal.Signals = signal.SIGTERM) -> Iterator[list[int]]:
+def nodes(
+    count: int, log: str, *, name: str = "bench", ended_by: signal.Signals = signal.SIGTERM
+) -> Iterator[list[int]]:
     """Scheduler nodes as processes of their own; their process ids. By default they are drained in the end."""
     with open(log, "ab") as output:
         processes = [
             subprocess.Popen(
-                [sys.executable, "manage.py", "scheduler", "--node-id", f"bench-{number}"], stdout=output, stderr=output
+                [sys.executable, "manage.py", "scheduler", "--node-id", f"{name}-{number}"],
+                stdout=output,
+                stderr=output,
             )
             for number in range(count)
         ]
