@@ -10,7 +10,6 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
-from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +22,7 @@ from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan, PlannedRow
 from scheduling.core.turns import in_turns
 from scheduling.store.memory_pauses import end_those_over
-from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredShard
+from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredRun, StoredShard
 
 WAITING = (State.PARKED, State.RETRY_WAIT)
 REVIVED = ("superseded", "paused", "excluded")  # reasons of a skip that a newer schedule undoes
@@ -43,7 +42,7 @@ class MemoryStore:
     ) -> None:
         self.rows = Rows({shard: StoredShard() for shard in shards})
         self._clock, self._owners, self._grace_s, self._rand = clock, owners, grace_s, rand
-        self._lock = Lock()
+        self._lock = self.rows.lock
 
     def add(self, job: StoredJob) -> None:
         with self._lock:
@@ -122,7 +121,7 @@ class MemoryStore:
         is_over = job.max_runs is not None and job.fired >= job.max_runs
         job.next_scheduled_for = None if is_over else plan.next_scheduled_for
         job.next_fire_at = None if is_over else plan.next_fire_at
-        job.problem = plan.problem
+        job.problem, job.superseded = plan.problem, ()
         return job
 
     def _inserted(self, row: PlannedRow, job: StoredJob) -> StoredFire | None:
@@ -243,7 +242,7 @@ class MemoryStore:
             cap=job.retry_cap,
             rand=self._rand,
         )
-        self.rows.lost_runs[fire.id, fire.fence] = "the lease ran out"
+        self.rows.runs.setdefault((fire.id, fire.fence), StoredRun("lost", fire.holder))
         fire.state, fire.reason, fire.fence = end.state, end.reason, fire.fence + 1
         fire.wake_at = None if end.wait is None else now + end.wait
         fire.lease_until = fire.holder = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from threading import Lock
 from uuid import UUID
 
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.fire import UNFINISHED, CatchUp, Fire, OverlapPolicy, State, Work
-from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob
+from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class StoredJob:
     max_attempts: int = 3
     retry_base: timedelta = timedelta(seconds=10)
     retry_cap: timedelta = timedelta(hours=1)
+    expires_after: timedelta | None = None
     problem: str = ""
     paused_at: datetime | None = None
     paused_until: datetime = FOR_EVER
@@ -32,6 +34,7 @@ class StoredJob:
     is_deleted: bool = False
     max_runs: int | None = None
     fired: int = 0
+    superseded: tuple[Superseded, ...] = ()
 
     def is_paused_at(self, moment: datetime) -> bool:
         return self.paused_at is not None and moment < self.paused_until
@@ -49,6 +52,7 @@ class StoredJob:
             max_runs=self.max_runs,
             max_attempts=self.max_attempts,
             fired=self.fired,
+            superseded=self.superseded,
             paused_until=None if self.paused_at is None else self.paused_until,
         )
         return DueJob(job, self.next_scheduled_for, self.next_fire_at)
@@ -108,6 +112,14 @@ class StoredFire:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One attempt that has ended: succeeded, failed, or lost with its lease."""
+
+    state: str
+    holder: UUID | None
+
+
 @dataclass(slots=True)
 class StoredShard:
     """``mark`` is the recorded watermark, as (epoch, seq)."""
@@ -118,13 +130,14 @@ class StoredShard:
 
 @dataclass(slots=True)
 class Rows:
-    """All tables."""
+    """All tables. A transaction holds ``lock``."""
 
     shards: dict[int, StoredShard]
     jobs: dict[UUID, StoredJob] = field(default_factory=dict)
     fires: dict[UUID, StoredFire] = field(default_factory=dict)
-    lost_runs: dict[tuple[UUID, int], str] = field(default_factory=dict)  # (fire, fence) -> what is said of it
+    runs: dict[tuple[UUID, int], StoredRun] = field(default_factory=dict)  # by (fire, fence)
     reports: dict[str, int] = field(default_factory=dict)  # fires confirmed, by node
+    lock: Lock = field(default_factory=Lock, repr=False)
 
     def is_beyond(self, fire: StoredFire) -> bool:
         """Claimed beyond its shard's watermark: it may or may not be in a queue."""

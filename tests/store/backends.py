@@ -85,6 +85,9 @@ class Backend(Protocol):
     def acquire(self, fire: UUID) -> None:
         """A worker starts it."""
 
+    def claim_again(self, fire: UUID) -> None:
+        """Its owner claims it once more, under a higher fence."""
+
 
 def plans(jobs: list[DueJob], *, epoch: int, until_s: float = 0.0, first: int = 1) -> list[JobPlan]:
     """Plans for these jobs as a node makes them at noon, numbered from ``first``."""
@@ -101,7 +104,8 @@ class MemoryBackend:
         self.store: MemoryStore = MemoryStore(self.clock, shards=range(SHARDS), owners=self.owners, rand=lambda: 1.0)
 
     def add(self, number: int, at_s: float = 0.0, *, shard: int = 1, tenant: int = 1, **policy: Any) -> None:
-        own = {name: policy.pop(name) for name in ("max_attempts", "retry_base", "max_runs") if name in policy}
+        of_job = ("max_attempts", "retry_base", "max_runs", "expires_after")
+        own = {name: policy.pop(name) for name in of_job if name in policy}
         at = NOON + SECOND * at_s
         work = make_work(number, shard=shard, tenant_id=tenant, **policy)
         self.store.add(StoredJob(work, every(60, anchor=at), at, at, EPOCH, **own))
@@ -166,7 +170,7 @@ class MemoryBackend:
         return self.owners.get(shard)
 
     def lost_runs(self) -> set[tuple[UUID, int]]:
-        return set(self.store.rows.lost_runs)
+        return {key for key, run in self.store.rows.runs.items() if run.state == "lost"}
 
     def age(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -178,6 +182,11 @@ class MemoryBackend:
     def acquire(self, fire: UUID) -> None:
         row = self.store.rows.fires[fire]
         row.state, row.attempt = State.RUNNING, row.attempt + 1
+
+    def claim_again(self, fire: UUID) -> None:
+        row = self.store.rows.fires[fire]
+        row.state, row.reason, row.fence = State.CLAIMED, "", row.fence + 1
+        row.holder = row.lease_until = row.wake_at = None
 
 
 class PostgresBackend:
@@ -313,6 +322,10 @@ class PostgresBackend:
     def acquire(self, fire: UUID) -> None:
         lease = {"holder": uuid4(), "lease_until": NOON, "started_at": NOON}
         Fire.objects.filter(pk=fire).update(state="running", attempt=F("attempt") + 1, **lease)
+
+    def claim_again(self, fire: UUID) -> None:
+        free = {"holder": None, "lease_until": None, "wake_at": None, "finished_at": None}
+        Fire.objects.filter(pk=fire).update(state="claimed", reason="", fence=F("fence") + 1, **free)
 
 
 class BucketedBackend(PostgresBackend):
