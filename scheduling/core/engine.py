@@ -142,10 +142,10 @@ class Engine:
         return []
 
     def _take_again(self, shards: Iterable[int]) -> list[Effect]:
-        """Nobody knows what was written: the next owner finds out. That is we, but for shards that are leaving."""
+        """Nobody knows what was written: the next owner finds out. That is we, unless they leave or the lease is out."""
         doubtful = self.shards & frozenset(shards)
         gone = doubtful & self._leaving.shards
-        again = doubtful - gone
+        again = doubtful - gone if self._may_act(self._clock.monotonic()) else frozenset[int]()
         self.drop(doubtful)
         return [*([TakeAgain(again)] if again else []), *([HandOver(gone)] if gone else [])]
 

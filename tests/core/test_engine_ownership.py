@@ -67,6 +67,14 @@ def test_a_claim_of_unknown_outcome_takes_its_shards_again_and_forgets_their_fir
     assert [fire.work.shard for fire in published(desk.run(0.2))] == [2]
 
 
+def test_without_a_lease_shards_in_doubt_are_given_up_and_not_taken_from_who_may_have_them() -> None:
+    desk = Desk(shards=(1, 2))
+    claim = claiming(desk, due(1, shard=1))
+    desk.engine.lease_until = desk.clock.monotonic()
+    assert desk.engine.failed(claim) == []
+    assert desk.engine.shards == {2}
+
+
 @pytest.mark.parametrize("kind", [Release, Settle, Record])
 def test_every_other_write_of_unknown_outcome_takes_its_shards_again(kind: type) -> None:
     desk = Desk(shards=(1, 2))
