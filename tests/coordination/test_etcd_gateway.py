@@ -138,7 +138,7 @@ def test_with_accounts_switched_on_the_user_gets_a_token_and_another_after_a_res
             stranger.read(unique)
     own_etcd.kill()
     own_etcd.start()
-    assert known.keep_alive(lease)
+    assert [key.key for key in known.read(unique)] == [unique]
 
 
 @pytest.fixture(scope="module")

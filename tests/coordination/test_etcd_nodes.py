@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -15,6 +16,7 @@ from project.environment.etcd import Member
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.etcd import EtcdCoordinator
 from scheduling.coordination.etcd_gateway import EtcdAddress
+from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.models import Job, JobClock, Shard
 from scheduling.node.node import Node
 from scheduling.store.connection import connector
@@ -33,24 +35,22 @@ Start = Callable[..., Running]
 
 @pytest.fixture
 def start(committed_db: None, own_etcd: Member, unique: str) -> Iterator[Start]:
-    """Starts nodes by name."""
+    """Starts nodes by name, in the etcd unless it is said to be in Postgres."""
     running: list[Running] = []
 
-    def started(name: str, *, lease_s: float) -> Running:
+    def started(name: str, *, lease_s: float, in_etcd: bool = True) -> Running:
         connect = connector(connection.get_connection_params(), name=name)
         publisher = WatchedPublisher(confirms=True)
+        given: dict[str, Any] = {"node": name, "region": "", "shards": SHARDS, "lease_s": lease_s}
+        address = EtcdAddress(urls=(own_etcd.url,))
         node = Node(
             name,
             store=PostgresStore(connect, grace=timedelta(seconds=5)),
             publisher=publisher,
-            coordinator=EtcdCoordinator(
-                EtcdAddress(urls=(own_etcd.url,)),
-                connect,
-                prefix=unique,
-                node=name,
-                region="",
-                shards=SHARDS,
-                lease_s=lease_s,
+            coordinator=(
+                EtcdCoordinator(address, connect, prefix=unique, **given)
+                if in_etcd
+                else PostgresCoordinator(connect, **given)
             ),
             connect=connect,
             limits=LIMITS,
@@ -76,6 +76,10 @@ def nothing_is_lost_or_doubled(*nodes: Running) -> bool:
     copies = {(fire.id, fire.fence) for fire in fires}
     instants = sorted({fire.scheduled_for for fire in fires})
     return len(copies) == len(fires) and all(later - earlier == STEP for earlier, later in pairwise(instants))
+
+
+def owners() -> set[str | None]:
+    return set(Shard.objects.values_list("owner", flat=True))
 
 
 def epochs() -> list[int]:
@@ -112,13 +116,27 @@ def test_within_the_lease_a_restart_of_etcd_is_not_noticed(start: Start, own_etc
     assert epochs() == before
 
 
+def test_a_fleet_may_change_its_coordinator_node_by_node_those_in_etcd_own_all_meanwhile(start: Start) -> None:
+    make_job()
+    first = start("a", lease_s=5.0, in_etcd=False)
+    eventually(lambda: owners() == {"a"})
+    second = start("b", lease_s=5.0)
+    eventually(lambda: owners() == {"b"})
+    published = len(second.publisher.wait_for(5))
+    second.stop()
+    second.ended()
+    eventually(lambda: owners() == {"a"})
+    first.publisher.wait_for(len(first.publisher.published) + published)
+    assert nothing_is_lost_or_doubled(first, second)
+
+
 def test_two_nodes_share_the_shards_and_one_that_ends_hands_its_own_over(start: Start) -> None:
     make_job()
     first, second = start("a", lease_s=5.0), start("b", lease_s=5.0)
-    eventually(lambda: set(Shard.objects.values_list("owner", flat=True)) == {"a", "b"})
+    eventually(lambda: owners() == {"a", "b"})
     first.stop()
     first.ended()
-    eventually(lambda: set(Shard.objects.values_list("owner", flat=True)) == {"b"}, timeout_s=3)
+    eventually(lambda: owners() == {"b"}, timeout_s=3)
     second.publisher.wait_for(len(second.publisher.published) + 5)
     assert nothing_is_lost_or_doubled(first, second)
 
