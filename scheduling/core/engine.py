@@ -142,7 +142,7 @@ class Engine:
         return []
 
     def _take_again(self, shards: Iterable[int]) -> list[Effect]:
-        """Nobody knows what was written: the next owner finds out. That is we, unless they leave or the lease is out."""
+        """Nobody knows what was written: the next owner finds out; we, unless they leave or the lease is out."""
         doubtful = self.shards & frozenset(shards)
         gone = doubtful & self._leaving.shards
         again = doubtful - gone if self._may_act(self._clock.monotonic()) else frozenset[int]()
