@@ -79,6 +79,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("edit_latency", "benchmarks.edit_latency", "--edits 100", "--edits 25"),
     Benchmark("publisher", "benchmarks.publisher", "--messages 100000"),
     Benchmark("timing_wheel", "benchmarks.timing_wheel", "", limit_s=900),
+    Benchmark("fair_queue", "benchmarks.fair_queue", ""),
     Benchmark("memory", "benchmarks.memory", "", limit_s=900),
     Benchmark("recurrence", "benchmarks.recurrence", ""),
     Benchmark("copy_jobs", "benchmarks.copy_jobs", ""),

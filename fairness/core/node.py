@@ -1,0 +1,316 @@
+"""The nodes of a fair queue's tree: branches order their children by tag, flows hold the tickets that wait.
+
+::
+
+    root ── lane ── tenant ── key (a flow) ── ticket, ticket, …          oldest first
+
+A node's *tag* is the virtual time at which its next service starts: what it was charged, over its weight. Its parent
+keeps a heap of tags, and the virtual time of its children. Tags and virtual times are whole numbers, so charging and
+giving back cancel exactly, and nothing drifts however long a process lives.
+
+Invariants:
+
+- A node is *ready* if something in it may go: it holds a ticket (a branch: a ready child), and it is not parked. A
+  ready node has a seat in its parent's heap; so has one that is idle and whose tag is still ahead.
+- An entry of a heap counts while it is its node's ``seat``. A tag that has grown since is put right when its entry
+  comes to the top; for one that has fallen a new entry is made. What is left behind is cleared when it is half.
+- Virtual time never goes back. It is where the last service started, or further on where more than that has been worked
+  off since: else whoever comes anew would for ever go before who has had a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from enum import Enum
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
+from typing import Generic, TypeVar
+
+from fairness.core.gate import Gate
+
+T = TypeVar("T")
+
+UNIT = 1 << 40  # of virtual time: a cost of 1 over a weight of 1
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 10_000.0
+WEIGHT_UNIT = 1_000_000_000  # weights are summed as whole numbers: a sum of floats would drift
+SLACK = 64  # entries left behind that are not worth clearing
+FAR = 1 << 200  # beyond every tag
+
+TURN = "turn"  # the reason of whatever no gate holds
+
+orders = count()  # among equal tags, who was seated first
+
+
+def weight_units(weight: float) -> int:
+    """Raises ValueError for a weight out of bounds, or no number."""
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise ValueError(f"weight {weight!r}: must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
+    return round(weight * WEIGHT_UNIT)
+
+
+class State(Enum):
+    """Of a ticket.
+
+    ::
+
+        WAITING ──next──> GRANTED ──started──> STARTED
+          │  ^── refund ──┘  └────── finished ────┴──> OVER
+          └─ withdrawn ──────────────────────────────> OVER
+    """
+
+    WAITING = "waiting"
+    GRANTED = "granted"
+    STARTED = "started"
+    OVER = "over"
+
+
+class Ticket(Generic[T]):
+    """One request, from its offer to its end. ``item`` is the caller's own, and never looked at."""
+
+    __slots__ = ("charged", "cost", "flow", "gates", "item", "next", "number", "starts", "state")
+
+    def __init__(self, item: T, flow: Flow[T], cost: float, number: int) -> None:
+        self.item = item
+        self.flow = flow
+        self.cost = cost  # as estimated
+        self.charged = 0.0  # as charged so far
+        self.starts: tuple[int, ...] = ()  # the tags of flow, tenant and lane when it was granted
+        self.number = number  # in the order of offers
+        self.state = State.WAITING
+        self.next: Ticket[T] | None = None  # behind it in its flow
+        self.gates: tuple[Gate, ...] = ()  # that it has entered
+
+
+class Node(Generic[T]):
+    """What branches and flows have in common."""
+
+    __slots__ = (
+        "gates",
+        "held_by",
+        "is_gone",
+        "is_kept",
+        "is_parked",
+        "is_ready",
+        "name",
+        "parent",
+        "reason",
+        "running",
+        "scale",
+        "seat",
+        "size",
+        "tag",
+        "weight",
+    )
+
+    def __init__(self, name: Hashable, parent: Branch[T]) -> None:
+        self.name = name
+        self.parent = parent  # the root's is itself
+        self.weight = WEIGHT_UNIT
+        self.scale = float(UNIT)  # virtual time for a cost of 1
+        self.tag = 0
+        self.seat: tuple[int, int, Node[T]] | None = None
+        self.size = 0  # tickets that wait; of a branch: children that are ready
+        self.running = 0  # grants that have not ended
+        self.is_ready = False
+        self.is_parked = False
+        self.is_kept = False  # it was given a weight or gates: not forgotten while idle
+        self.is_gone = False  # forgotten, though grants of it may not have ended
+        self.gates: tuple[Gate, ...] = ()
+        self.held_by: Gate | None = None  # parked by this gate
+        self.reason = TURN
+
+    @property
+    def is_forgettable(self) -> bool:
+        """It holds nothing, was given nothing, and virtual time has passed its tag: made anew, it would be the same."""
+        if self.size or self.running or self.is_kept or self.is_parked or self.is_gone:
+            return False
+        return self.parent is not self and self.tag <= self.parent.virtual_time
+
+    @property
+    def path(self) -> tuple[Hashable, ...]:
+        return () if self.parent is self else (*self.parent.path, self.name)
+
+    def weigh(self, units: int) -> None:
+        """Another weight: a tag that is ahead is ahead by what the same cost is at the new one."""
+        parent, before = self.parent, self.weight
+        self.weight = units
+        self.scale = UNIT * WEIGHT_UNIT / units
+        if self.is_ready:
+            parent.ready_weight += units - before
+        if (lead := self.tag - parent.virtual_time) > 0:
+            self.move_to(parent.virtual_time + lead * before // units)
+
+    def serve(self, cost: float) -> int:
+        """Charge a service to this node, which is on top of its parent's heap; returns the tag at which it starts."""
+        parent, start = self.parent, self.tag
+        if start > parent.virtual_time:
+            parent.virtual_time = start
+        self.tag = tag = start + int(cost * self.scale)
+        self.seat = entry = (tag, next(orders), self)
+        heapreplace(parent.heap, entry)
+        self.running += 1
+        return start
+
+    def settle(self, before: float, cost: float, *, bound: float) -> None:
+        """A service charged as ``before`` is charged as ``cost``: the tag moves, but not to further than ``bound`` from
+        virtual time.
+        """
+        change = int(cost * self.scale) - int(before * self.scale)
+        if change > 0:
+            self.tag = max(self.tag, min(self.tag + change, self.parent.virtual_time + int(bound)))
+        elif change < 0:
+            self.move_to(min(self.tag, max(self.tag + change, self.parent.virtual_time - int(bound))))
+
+    def served(self, start: int, cost: float) -> None:
+        """A service has ended: so much was worked off since its start, and virtual time is at least where that, shared
+        among all, has brought it.
+        """
+        parent = self.parent
+        reached = start + int(cost * self.scale * (self.weight / self.weight_of_all))
+        if reached > parent.virtual_time:
+            parent.virtual_time = reached
+
+    @property
+    def weight_of_all(self) -> int:
+        """Of its parent's ready children and itself."""
+        return self.parent.ready_weight if self.is_ready else self.parent.ready_weight + self.weight
+
+    def move_to(self, tag: int) -> None:
+        """Another tag; its entry follows at once only where it must come earlier."""
+        self.tag = tag
+        if self.seat is not None and tag < self.seat[0]:
+            self.parent.give_seat(self)
+
+    def make_ready(self) -> None:
+        """Something in it may go, from now: with its parents, as far as they were not ready."""
+        node: Node[T] = self
+        while not (node.is_ready or node.parent is node):
+            parent = node.parent
+            node.is_ready = True
+            if node.tag < parent.virtual_time:
+                node.tag = parent.virtual_time  # who was away has saved up nothing
+            if node.seat is None:
+                parent.give_seat(node)
+            parent.size += 1
+            parent.ready_weight += node.weight
+            if parent.is_parked:
+                return
+            node = parent
+
+    def make_unready(self) -> None:
+        """Nothing in it may go; it keeps its seat, so that virtual time passes its tag before it is forgotten."""
+        node: Node[T] = self
+        while node.is_ready:
+            parent = node.parent
+            node.is_ready = False
+            parent.size -= 1
+            parent.ready_weight -= node.weight
+            if parent.size:
+                return
+            node = parent
+
+
+class Branch(Node[T]):
+    """The root, a lane, or a tenant."""
+
+    __slots__ = ("children", "heap", "horizon", "left_behind", "ready_weight", "virtual_time")
+
+    def __init__(self, name: Hashable, parent: Branch[T] | None) -> None:
+        super().__init__(name, self if parent is None else parent)
+        self.children: dict[Hashable, Node[T]] = {}
+        self.heap: list[tuple[int, int, Node[T]]] = []
+        self.left_behind = 0  # entries of the heap that are nobody's seat
+        self.ready_weight = 0
+        self.virtual_time = 0
+        self.horizon = FAR  # tags beyond it have no turn in this pass
+
+    @property
+    def is_forgettable(self) -> bool:
+        return not self.children and super().is_forgettable
+
+    def give_seat(self, child: Node[T]) -> None:
+        """Give ``child`` an entry at its tag, in place of the one that it may have."""
+        self.take_seat(child)
+        child.seat = entry = (child.tag, next(orders), child)
+        heappush(self.heap, entry)
+
+    def take_seat(self, child: Node[T]) -> None:
+        if child.seat is None:
+            return
+        child.seat = None
+        self.left_behind += 1
+        if self.left_behind > SLACK and self.left_behind * 2 > len(self.heap):
+            self.heap[:] = [entry for entry in self.heap if entry[2].seat is entry]
+            heapify(self.heap)
+            self.left_behind = 0
+
+    def pass_by(self) -> None:
+        """Virtual time gets to the tag of the child on top, which is idle, and gives up its seat."""
+        tag, _, child = heappop(self.heap)
+        child.seat = None
+        self.virtual_time = max(self.virtual_time, tag)
+
+    def clear_seats(self) -> list[Node[T]]:
+        """Virtual time passes every tag; returns whose seats there were. None of them may be ready."""
+        idle = [child for entry in self.heap if (child := entry[2]).seat is entry]
+        self.heap.clear()
+        self.left_behind = 0
+        for child in idle:
+            child.seat = None
+            self.virtual_time = max(self.virtual_time, child.tag)
+        return idle
+
+
+class Flow(Node[T]):
+    """The tickets of one key, in the order of their offers."""
+
+    __slots__ = ("first", "last", "returned")
+
+    def __init__(self, name: Hashable, parent: Branch[T]) -> None:
+        super().__init__(name, parent)
+        self.first: Ticket[T] | None = None
+        self.last: Ticket[T] | None = None
+        self.returned: list[tuple[int, Ticket[T]]] = []  # a heap of those handed back: older than whoever still waits
+
+    def push(self, ticket: Ticket[T]) -> None:
+        """Behind all others."""
+        if self.last is None:
+            self.first = ticket
+        else:
+            self.last.next = ticket
+        self.last = ticket
+        self.size += 1
+
+    def push_back(self, ticket: Ticket[T]) -> None:
+        """Where it was before it was popped."""
+        heappush(self.returned, (ticket.number, ticket))
+        self.size += 1
+
+    def pop(self) -> Ticket[T]:
+        """Take out the oldest; there must be one."""
+        self.size -= 1
+        if self.returned:
+            return heappop(self.returned)[1]
+        ticket = self.first
+        assert ticket is not None  # by size
+        self.first = ticket.next
+        if self.first is None:
+            self.last = None
+        ticket.next = None
+        return ticket
+
+    def __iter__(self) -> Iterator[Ticket[T]]:
+        """Oldest first."""
+        yield from (ticket for _, ticket in sorted(self.returned))
+        ticket = self.first
+        while ticket is not None:
+            yield ticket
+            ticket = ticket.next
+
+    def refill(self, tickets: Iterable[Ticket[T]]) -> None:
+        """Hold these instead, oldest first."""
+        self.first = self.last = None
+        self.returned, self.size = [], 0
+        for ticket in tickets:
+            ticket.next = None
+            self.push(ticket)
