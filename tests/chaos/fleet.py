@@ -7,6 +7,7 @@ has an id that no other has, so that what a dead one owned is not taken for what
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -190,8 +191,9 @@ class Fleet:
 def fleet(
     folder: Path, services: Services, environ: Mapping[str, str], *, nodes: int = 3, workers: int = 2
 ) -> Iterator[Fleet]:
-    """Hosts whose processes are ended with the block; none of them runs yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Hosts whose processes are ended with the block; none of them runs yet. ``folder`` is emptied."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     made = Fleet(
         [NodeHost(f"node-{number}", folder, services, environ) for number in range(1, nodes + 1)],
         NodeHost("spare", folder, services, environ),

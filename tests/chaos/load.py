@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+
 from fairness.models import Tenant
 from scheduling.core.clock import EPOCH
 from scheduling.models import Job
@@ -44,6 +46,7 @@ GROUPS = (
 )
 
 
+@transaction.atomic
 def make_load(*, start_at: datetime, end_at: datetime) -> None:
     """Jobs that fire from ``start_at`` to ``end_at``, both of them included."""
     for slug, weight in TENANTS.items():

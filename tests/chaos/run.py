@@ -29,7 +29,7 @@ from tests.chaos.services import Services
 from tests.chaos.stage import LONGEST_S, Act, Stage
 
 READY_S = 60.0
-LOADING_S = 3.0  # to make the jobs, on a busy machine
+LOADING_S = 5.0  # to make the jobs, on a busy machine
 SETTLE_S = 60.0  # without any progress
 SHOWN = 20  # findings
 
@@ -86,7 +86,7 @@ def _wait(monitor: Monitor, is_so: Callable[[Look], bool], problem: str) -> None
 
 def _inject(stage: Stage, *, until: float, seed: int) -> list[Act]:
     """One fault after the other, for as long as the next one has its time."""
-    acts = []
+    acts: list[Act] = []
     for injection in injections(scenarios(), seed=seed):
         if time.monotonic() + LONGEST_S > until:
             return acts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import kombu
 import psycopg
@@ -33,6 +34,8 @@ TITLES = {
     "19": "nodes join and leave",
     "20": "SIGTERM, then SIGKILL while it drains",
 }
+
+DYING_S = 3.0  # what is left of a fault's time for the take-over of a node that is dead
 
 Script = Callable[[Act], None]
 _scripts: dict[str, dict[str, Script]] = {number: {} for number in TITLES}
@@ -88,14 +91,14 @@ def _killed_while_handing_over(act: Act) -> None:
     host = act.pick(act.fleet.nodes)
     host.stop()
     host.start(**{VARIABLE: f"{act.injection.variant}=kill#1"})
-    act.stage.monitor.wait(lambda look: host.id in look.owners, until=act.until - 6, meanwhile=lambda: None)
+    act.stage.monitor.wait(lambda look: host.id in look.owners, until=act.until - 5, meanwhile=lambda: None)
     act.fleet.spare.start()
     _dies(act, host)
 
 
 def _dies(act: Act, host: NodeHost) -> None:
     host.is_wanted = False
-    while host.is_running and time.monotonic() < act.until - 4:
+    while host.is_running and time.monotonic() < act.until - DYING_S:
         time.sleep(POLL_S)
     if host.is_running:
         act.note = "the point was not reached: killed nevertheless"
@@ -302,7 +305,8 @@ def _queue_deleted(act: Act) -> None:
             now, unfinished = connection.execute(quiet, [RARE]).fetchone() or (0.0, 1)
             if not unfinished and 0.3 < now % RARE_EVERY_S < RARE_EVERY_S - 1.5:
                 with kombu.Connection(act.services.rabbitmq.url) as broker:
-                    broker.default_channel.queue_delete(queue_plan().queue_name(RARE, Lane.BULK))
+                    channel: Any = broker.default_channel
+                    channel.queue_delete(queue_plan().queue_name(RARE, Lane.BULK))
                 act.lasts(RARE_EVERY_S + 0.3 - now % RARE_EVERY_S)
                 break
             act.lasts(0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -43,7 +44,7 @@ def verdict(
     )
 
 
-def instead(**changes: object) -> list[FireRow]:
+def instead(**changes: Any) -> list[FireRow]:
     """The second fire is another."""
     return [FIRES[0], FIRES[1]._replace(**changes), *FIRES[2:]]
 
