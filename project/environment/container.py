@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from project.environment.process import ServerFailed
+from project.environment.process import POLL_INTERVAL_S, ServerFailed
 
 ENGINES = ("docker", "podman")
 PULL_TIMEOUT_S = 300
 
 
 @contextmanager
-def running(image: str, *command: str, port: int) -> Iterator[str]:
-    """Run `image` with `command`; gives the loopback address of its `port`, which need not answer yet. Removed at the
-    end. Raises `ServerFailed` where that cannot be.
+def running(image: str, *command: str, port: int, answers: Callable[[str], bool], timeout_s: float) -> Iterator[str]:
+    """Run `image` with `command`, until the end; gives the loopback address of its `port`, once that `answers`. Raises
+    `ServerFailed` where that cannot be.
     """
     engine = next((name for name in ENGINES if shutil.which(name) and _run(name, "info").returncode == 0), None)
     if engine is None:
@@ -26,7 +27,13 @@ def running(image: str, *command: str, port: int) -> Iterator[str]:
         raise ServerFailed(f"{engine} did not run {image}: {started.stderr.strip()}")
     name = started.stdout.strip()
     try:
-        yield _run(engine, "port", name, f"{port}/tcp").stdout.split()[0]
+        address = _run(engine, "port", name, f"{port}/tcp").stdout.split()[0]
+        deadline = time.monotonic() + timeout_s
+        while not answers(address):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{image} in {engine} did not answer within {timeout_s:g} s")
+            time.sleep(POLL_INTERVAL_S)
+        yield address
     finally:
         _run(engine, "rm", "--force", "--volumes", name)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -54,14 +53,13 @@ def in_container(_run_dir: Path) -> Iterator[str]:
     """Run the image in a container. Raises `ServerFailed` where that cannot be."""
     listen = ["--listen-client-urls", f"http://0.0.0.0:{CLIENT_PORT}"]
     advertise = ["--advertise-client-urls", f"http://127.0.0.1:{CLIENT_PORT}"]
-    with container.running(IMAGE, "etcd", *listen, *advertise, port=CLIENT_PORT) as address:
-        url = f"http://{address}"
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers(url):
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{IMAGE} did not answer within {START_TIMEOUT_S} s")
-            time.sleep(process.POLL_INTERVAL_S)
-        yield url
+    command = (IMAGE, "etcd", *listen, *advertise)
+
+    def is_up(address: str) -> bool:
+        return answers(f"http://{address}")
+
+    with container.running(*command, port=CLIENT_PORT, answers=is_up, timeout_s=START_TIMEOUT_S) as address:
+        yield f"http://{address}"
 
 
 class Member:

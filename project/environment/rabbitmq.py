@@ -10,12 +10,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from project.environment import probe, process
+from project.environment.container import running
 from project.environment.process import ServerFailed
 from project.environment.valkey import free_port
 from scheduling.core.errors import ServiceUnreachable
@@ -41,24 +41,13 @@ def provisioned(stack: ExitStack, run_dir: Path) -> tuple[str | None, str]:
 
 @contextmanager
 def container(_run_dir: Path) -> Iterator[str]:
-    """Run the image in Docker. Raises `ServerFailed` where that cannot be."""
-    if not shutil.which("docker") or _run("docker", "info").returncode != 0:
-        raise ServerFailed("no Docker engine answers")
-    started = _run("docker", "run", "--detach", "--rm", "--publish", "127.0.0.1::5672", IMAGE)
-    if started.returncode != 0:
-        raise ServerFailed(f"Docker did not run {IMAGE}: {started.stderr.strip()}")
-    name = started.stdout.strip()
-    try:
-        address = _run("docker", "port", name, "5672/tcp").stdout.split()[0]
-        url = f"amqp://guest:guest@{address}//"
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not _answers(url):
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{IMAGE} in Docker did not answer within {START_TIMEOUT_S} s")
-            time.sleep(process.POLL_INTERVAL_S)
-        yield url
-    finally:
-        _run("docker", "rm", "--force", "--volumes", name)
+    """Run the image in a container. Raises `ServerFailed` where that cannot be."""
+
+    def url(address: str) -> str:
+        return f"amqp://guest:guest@{address}//"
+
+    with running(IMAGE, port=5672, answers=lambda at: _answers(url(at)), timeout_s=START_TIMEOUT_S) as address:
+        yield url(address)
 
 
 @contextmanager
