@@ -9,5 +9,5 @@ from project.settings import SCHEDULING as DEPLOYED
 
 FIRE_LEASE_S = 6.0  # so that the runs of a killed worker are back before the next fault
 
-SCHEDULING: dict[str, Any] = {**DEPLOYED, "FIRE_LEASE_S": FIRE_LEASE_S, "FIRE_GRACE_S": 2.0}
+SCHEDULING = DEPLOYED | dict[str, Any](FIRE_LEASE_S=FIRE_LEASE_S, FIRE_GRACE_S=2.0)
 CELERY_IMPORTS = ["tests.chaos.tasks"]
