@@ -13,7 +13,7 @@ from django.conf import settings
 from project.demo.models import Effect
 from scheduling.conf import scheduling_settings
 from scheduling.core.sharding import assign
-from scheduling.models import Fire, Job, JobRun, Shard
+from scheduling.models import Fire, Job, JobRun, Node, Shard
 from tests.conftest import Spawn
 from tests.processes import Spawned, eventually
 
@@ -32,8 +32,11 @@ def owned(node: str) -> int:
 def start_two(spawn: Spawn, rabbitmq_url: str) -> tuple[Spawned, Spawned]:
     """Two nodes that share the shards, and a worker."""
     broker = {"AMQP_URL": rabbitmq_url, "FAIRBEAT_STOP": "3"}
-    spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", **broker)
+    worker = spawn("celery", "-A", "project", "worker", "-c", "2", "-l", "INFO", **broker)
     first, second = (spawn("manage.py", "scheduler", "--node-id", f"node-{n}", **broker) for n in (1, 2))
+    for node in (first, second):
+        node.wait_for_line("is running")
+    worker.wait_for_line("ready.")
     eventually(lambda: min(owned("node-1"), owned("node-2")) > 10 and owned("node-1") + owned("node-2") == SHARDS)
     return first, second
 
@@ -82,10 +85,16 @@ def test_a_node_frozen_beyond_its_lease_publishes_nothing_that_runs_when_it_wake
 
 def test_with_one_group_one_node_owns_every_shard_and_the_other_takes_them_when_it_is_killed(spawn: Spawn) -> None:
     one_group = NOWHERE | {"FAIRBEAT_STOP": "3", "DJANGO_SETTINGS_MODULE": "tests.node.one_group"}
-    nodes = {name: spawn("manage.py", "scheduler", "--node-id", name, **one_group) for name in ("node-1", "node-2")}
-    shares = assign(SHARDS, dict.fromkeys(nodes, 1.0), groups=1)
+    capacities = {"node-1": 1.0, "node-2": 4.0}
+    nodes = {
+        name: spawn("manage.py", "scheduler", "--node-id", name, "--capacity", str(capacity), **one_group)
+        for name, capacity in capacities.items()
+    }
+    for node in nodes.values():
+        node.wait_for_line("is running")
+    assert dict(Node.objects.values_list("id", "weight")) == capacities
+    shares = assign(SHARDS, capacities, groups=1)
     active, standby = sorted(nodes, key=lambda name: len(shares[name]), reverse=True)
-    nodes[standby].wait_for_line("is running")
     eventually(lambda: owned(active) == SHARDS)
     nodes[active].send_signal(signal.SIGKILL)
     eventually(lambda: owned(standby) == SHARDS)
