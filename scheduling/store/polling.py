@@ -27,7 +27,14 @@ from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
-from scheduling.store.values import claim_values, fire_keys, read_predecessors, release_values, settle_values
+from scheduling.store.values import (
+    claim_values,
+    fire_keys,
+    lock_order,
+    read_predecessors,
+    release_values,
+    settle_values,
+)
 from scheduling.store.waiting import read_waiting
 
 FIRE_LOCK = "FOR NO KEY UPDATE OF j, f SKIP LOCKED"  # lets a worker's acquire read the job
@@ -97,7 +104,7 @@ class PollingStore:
     def confirm(self, fires: Sequence[Fire]) -> None:
         """The broker has these."""
         with self._link() as connection:
-            connection.execute(self._polling_sql["confirm"], fire_keys(fires))
+            connection.execute(self._polling_sql["confirm"], fire_keys(sorted(fires, key=lock_order)))
 
     def close(self) -> None:
         self._link.close()

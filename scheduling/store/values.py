@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -58,10 +58,12 @@ def claim_values(
 
 
 def release_values(fires: Sequence[Fire], claim_for: timedelta | None = None) -> dict[str, Any]:
+    fires = sorted(fires, key=lock_order)
     return fire_keys(fires) | _numbers(fires, claim_for)
 
 
 def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    settlements = sorted(settlements, key=lambda settlement: lock_order(settlement.fire))
     return fire_keys([s.fire for s in settlements]) | {
         "states": words([s.state for s in settlements]),
         "reasons": words([s.reason for s in settlements]),
@@ -71,6 +73,13 @@ def settle_values(settlements: Sequence[Settlement]) -> dict[str, Any]:
 
 def mark_values(epochs: Epochs, marks: Mapping[int, int]) -> dict[str, Any]:
     return {"marked": list(marks), "mark_epochs": [epochs[shard] for shard in marks], "seqs": list(marks.values())}
+
+
+def lock_order(fire: Fire) -> tuple[int, datetime, int]:
+    """Fires are locked in this order by all who lock many: a take-over, and people who pause or delete jobs, do too.
+    In any other, two of them might each hold what the other one waits for.
+    """
+    return fire.work.shard, fire.fire_at, fire.id.int
 
 
 def fire_keys(fires: Sequence[Fire]) -> dict[str, Any]:

@@ -22,13 +22,18 @@ WITH job AS MATERIALIZED (
     SELECT j.id, p.seq_epoch, p.seq, EXISTS (SELECT FROM scheduling_fire r WHERE r.job_id = j.id AND r.attempt > 0) AS acquires
     FROM scheduling_job j JOIN scheduling_shardprogress p ON p.shard_id = j.shard_id
     WHERE j.id = ANY (%(job_ids)s::uuid[])
+), held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days FROM job j JOIN scheduling_fire f ON f.job_id = j.id
+    WHERE f.job_id = ANY (%(job_ids)s::uuid[]) AND f.shard_id = ANY (%(shards)s::smallint[])
+      AND f.origin = '' AND f.attempt = 0 AND (f.state = 'claimed' OR f.state IN ('parked', 'retry_wait'))
+      AND (f.state <> 'claimed' OR j.acquires OR NOT (f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (j.seq_epoch, j.seq), false)))
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f
 ), skipped AS (
     UPDATE scheduling_fire f
     SET state = 'skipped', reason = 'paused', wake_at = NULL, finished_at = clock_timestamp()
-    FROM job j
-    WHERE f.job_id = j.id AND f.job_id = ANY (%(job_ids)s::uuid[]) AND f.shard_id = ANY (%(shards)s::smallint[])
-      AND f.origin = '' AND f.attempt = 0 AND (f.state = 'claimed' OR f.state IN ('parked', 'retry_wait'))
-      AND (f.state <> 'claimed' OR j.acquires OR NOT (f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (j.seq_epoch, j.seq), false)))
+    FROM held h
+    WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
     RETURNING f.job_id
 ), counted AS (
     SELECT job_id, count(*) AS fires FROM skipped GROUP BY job_id

@@ -2,10 +2,17 @@
 
 -- name: adopt
 -- Once at a node's start: what a stop with owners left beyond its watermarks has no deadline yet.
+WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days
+    FROM scheduling_fire f JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
+    WHERE f.state = 'claimed' AND NOT f.confirmed AND f.claimed_until IS NULL
+      AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f
+)
 UPDATE scheduling_fire f SET claimed_until = clock_timestamp()
-FROM scheduling_shardprogress p
-WHERE p.shard_id = f.shard_id AND f.state = 'claimed' AND NOT f.confirmed AND f.claimed_until IS NULL
-  AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
+FROM held h
+WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
 
 -- name: reclaim
 -- Claimed, and not confirmed in time: it may or may not be in a queue, so the fence is lifted. A number that a stop with
