@@ -7,7 +7,8 @@
      └────────rolled back──────────┘                  an exception, or the lease was lost
 
 In doubt, when the reply to the COMMIT is lost, the fire's row is read on a new connection, waiting for that
-transaction to end: it says which of the two it was.
+transaction to end: it says which of the two it was. If that cannot be read either, it stays committing, and the end of
+the attempt finds out.
 """
 
 from __future__ import annotations
@@ -121,8 +122,10 @@ class JobContext:
                 is_ending = True
                 self._ledger.complete(self.acquired, worker=self.worker, result="")
         except (OperationalError, InterfaceError):
-            self._progress = Progress.OPEN
+            # While nobody can tell what was written it is not open again: the writes of a second one would stand beside
+            # those of the first.
             if not (is_ending and self._ledger.is_completed(self.fired.delivery)):
+                self._progress = Progress.OPEN
                 raise
         except BaseException:
             self._progress = Progress.OPEN

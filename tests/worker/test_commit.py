@@ -236,6 +236,27 @@ def test_a_commit_whose_reply_was_lost_is_a_failed_attempt_if_it_was_not(define,
     assert [run.state for run in JobRun.objects.all()] == ["failed"]
 
 
+def test_a_task_that_tries_again_while_its_commit_is_in_doubt_writes_nothing_twice(
+    define, deliver, fire_of, lose_the_reply
+):
+    """The reply is lost, and the database does not say either what was written."""
+
+    def task():
+        lose_the_reply(is_committed=True)
+        with pytest.MonkeyPatch.context() as patch, suppress(OperationalError):
+            patch.setattr(worker_process().ledger, "is_completed", unreachable)
+            write_in_commit()
+        with current_job().commit():
+            write("effect2")
+
+    def unreachable(delivery):
+        raise OperationalError("there is no database")
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert written() == ["effect"]
+    assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_lost_before_the_completion_is_a_failed_attempt(define, deliver, fire_of):
     def task():
