@@ -178,6 +178,7 @@ SELECT e.state, {hint_retry}, (SELECT count(*) FROM hinted) FROM ended e
 SELECT f.state FROM scheduling_jobrun r
 JOIN scheduling_fire f ON {row}
 WHERE r.scheduled_for = %(scheduled_for)s AND r.id = %(run_id)s AND r.history_days = %(history_days)s AND r.holder = %(holder)s
+  AND r.state = 'failed'  -- and not 'lost', which the owner wrote of it
 
 -- name: bury
 UPDATE scheduling_fire f SET state = 'dead', reason = %(reason)s, finished_at = clock_timestamp()
