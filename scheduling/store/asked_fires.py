@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+import psycopg
 
 from scheduling.core.identity import fire_id
 from scheduling.store import partitions
@@ -28,7 +31,6 @@ def ask(connection: Connection, fires: Sequence[Asked], *, origin: str, reason: 
     """Insert these fires of locked jobs in one statement; gives how many were new. ``exclusive``: one at a time of each
     job, though its policy allows overlap.
     """
-    partitions.ensure(connection, [partitions.day_of(fire.history_days, fire.scheduled_for) for fire in fires])
     values = {
         "ids": uuids([fire_id(fire.job_id, fire.scheduled_for, origin) for fire in fires]),
         "job_ids": uuids([fire.job_id for fire in fires]),
@@ -39,4 +41,14 @@ def ask(connection: Connection, fires: Sequence[Asked], *, origin: str, reason: 
         "reason": reason,
         "exclusive": exclusive,
     }
+    days = [partitions.day_of(fire.history_days, fire.scheduled_for) for fire in fires]
+    try:
+        with connection.transaction():
+            return _insert(connection, days, values)
+    except psycopg.errors.CheckViolation:  # one of the days was just being dropped, its history being over
+        return _insert(connection, days, values)
+
+
+def _insert(connection: Connection, days: Sequence[partitions.Day], values: dict[str, Any]) -> int:
+    partitions.ensure(connection, days)
     return connection.execute(statements("asked_fires")["ask"], values).rowcount
