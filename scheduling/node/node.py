@@ -18,7 +18,6 @@ from collections.abc import Collection, Sequence
 
 from scheduling.broker.port import Publisher
 from scheduling.coordination.port import Assignment, Coordinator
-from scheduling.core.effects import Effect, HandOver, Publish, TakeAgain
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Outcome
@@ -26,7 +25,8 @@ from scheduling.models.hints import CHANNEL
 from scheduling.node.health import Health
 from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
-from scheduling.node.storekeeper import Report, Storekeeper, Take
+from scheduling.node.steering import Steering
+from scheduling.node.storekeeper import Storekeeper
 from scheduling.store.connection import Connect
 from scheduling.store.database_clock import DatabaseClock
 from scheduling.store.listener import Listener
@@ -62,19 +62,25 @@ class Node:
         self._engine = Engine(self._clock, limits)
         self.health = Health(self._engine.ticks, poll_s=limits.poll_s)
         self._inbox = Inbox()
-        self._taking: set[int] = set()
-        self._releasing: set[int] = set()
         self._stopping = False
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
+        self._steering = Steering(
+            self._engine,
+            self._clock,
+            publish=publisher.publish,
+            order=lambda order: self._storekeeper.order(order),  # noqa: PLW0108  (made below)
+            release=lambda shards, then: self._lease.release(shards, lambda: self._inbox.put(then)),
+            renew_soon=self._lease.renew_soon,
+        )
         self._storekeeper = Storekeeper(
             store,
             self._engine,
             self._inbox,
             node=node,
             on_stale=self._stale,
-            on_taken=self._tried,
-            on_not_taken=self._not_taken,
+            on_taken=self._steering.taken,
+            on_not_taken=self._steering.not_taken,
         )
         self._hints = Listener(connect, CHANNEL, self._hint_later)
 
@@ -86,8 +92,8 @@ class Node:
         """
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()
-        self._lease.start()
         self._lease.watch()
+        self._lease.start()
         self._hints.start()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -106,8 +112,8 @@ class Node:
     def _step(self) -> None:
         wake = self._engine.next_wake() - self._clock.monotonic()
         for event in self._inbox.take(wake):
-            self._carry_out(event() or ())
-        self._carry_out(self._engine.advance())
+            self._steering.carry_out(event() or ())
+        self._steering.carry_out(self._engine.advance())
         self.health.turned()
 
     def _drain(self) -> None:
@@ -116,8 +122,7 @@ class Node:
         """
         self.health.drains()
         until = time.monotonic() + DRAIN_S
-        while (self._engine.shards or self._taking) and time.monotonic() < until:
-            self._carry_out(self._engine.hand_over(self._engine.shards))
+        while not self._steering.drain() and time.monotonic() < until:
             self._step()
         self._lease.leave(timeout_s=1.0)
         self._publisher.stop(timeout_s=1.0)
@@ -125,54 +130,11 @@ class Node:
         self._storekeeper.stop(timeout_s=2.0)
         logger.info("node %s has drained", self._node)
 
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Publish(fires):
-                    self._publisher.publish(fires)
-                case TakeAgain(shards):
-                    self._take(shards)
-                case HandOver(shards):
-                    self._release(shards)
-                case _:
-                    self._storekeeper.order(effect)
-
     # -- events, in the engine's thread -------------------------------------------------------------------------
 
     def _assign(self, assignment: Assignment) -> None:
-        engine = self._engine
-        if engine.lease_until and self._clock.monotonic() > engine.lease_until:
-            logger.warning("the lease had run out: giving up %d shards", len(engine.shards))
-            engine.drop(engine.shards)
-        engine.lease_until = assignment.lease_until
-        engine.ticks.expect(assignment.mine, self._clock.monotonic())
+        self._steering.assigned(assignment)
         self.health.renewed(assignment.lease_until)
-        if not self._stopping:
-            self._carry_out(engine.hand_over(assignment.leaving))
-            self._release(assignment.leaving - engine.shards - self._taking)  # left of a release that failed
-            self._take(assignment.mine - engine.shards)
-        self._storekeeper.order(Report(engine.confirmed, engine.latency.to_dict()))
-
-    def _take(self, shards: frozenset[int]) -> None:
-        if (wanted := shards - self._taking - self._releasing) and not self._stopping:
-            self._taking |= wanted
-            self._storekeeper.order(Take(wanted))
-
-    def _tried(self, shards: frozenset[int]) -> None:
-        self._taking -= shards
-
-    def _not_taken(self, shards: frozenset[int]) -> None:
-        self._tried(shards)
-        self._lease.renew_soon()  # which says whether they are still to be ours
-
-    def _release(self, shards: frozenset[int]) -> None:
-        """What is being released is not taken meanwhile: which of the two came first would be a matter of luck."""
-        if (drained := shards - self._releasing) and not self._stopping:  # at the end all are freed at once
-            self._releasing |= drained
-            self._lease.release(drained, lambda: self._inbox.put(lambda: self._released(drained)))
-
-    def _released(self, shards: frozenset[int]) -> None:
-        self._releasing -= shards
 
     def _stale(self, shards: Collection[int]) -> None:
         if self._alone:

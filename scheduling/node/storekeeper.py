@@ -51,6 +51,9 @@ class Report:
     latency: Mapping[str, Any]
 
 
+Order = StoreEffect | Take | Report
+
+
 class Storekeeper:
     """``on_stale`` is told which shards have another owner; ``on_taken`` and ``on_not_taken``, how a take-over that was
     ordered has ended.
@@ -69,13 +72,13 @@ class Storekeeper:
     ) -> None:
         self._store, self._engine, self._inbox, self._node = store, engine, inbox, node
         self._on_stale, self._on_taken, self._on_not_taken = on_stale, on_taken, on_not_taken
-        self._orders: SimpleQueue[StoreEffect | Take | Report | None] = SimpleQueue()
+        self._orders: SimpleQueue[Order | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="storekeeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def order(self, order: StoreEffect | Take | Report) -> None:
+    def order(self, order: Order) -> None:
         self._orders.put(order)
 
     def stop(self, timeout_s: float) -> None:
@@ -85,22 +88,26 @@ class Storekeeper:
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
-            try:
-                answer = self._carry_out(order)
-            except StaleEpoch as stale:
-                logger.warning("%s", stale)
-                answer = self._refused(order, stale.shards)
-            except StoreUnavailable as problem:
-                logger.warning("%s failed, its outcome is unknown: %s", type(order).__name__, problem)
-                answer = self._refused(order, ())
-            except Exception:
-                logger.exception("%s failed", type(order).__name__)
-                answer = self._refused(order, ())
-            if answer is not None:
-                self._inbox.put(answer)
+            self.serve(order)
         self._store.close()
 
-    def _refused(self, order: StoreEffect | Take | Report, stale: Collection[int]) -> Event | None:
+    def serve(self, order: Order) -> None:
+        """Carry it out, and put what the engine is to be told in the inbox."""
+        try:
+            answer = self._carry_out(order)
+        except StaleEpoch as stale:
+            logger.warning("%s", stale)
+            answer = self._refused(order, stale.shards)
+        except StoreUnavailable as problem:
+            logger.warning("%s failed, its outcome is unknown: %s", type(order).__name__, problem)
+            answer = self._refused(order, ())
+        except Exception:
+            logger.exception("%s failed", type(order).__name__)
+            answer = self._refused(order, ())
+        if answer is not None:
+            self._inbox.put(answer)
+
+    def _refused(self, order: Order, stale: Collection[int]) -> Event | None:
         match order:
             case Take(shards):
                 return lambda: self._on_not_taken(shards)
@@ -110,7 +117,7 @@ class Storekeeper:
             self._inbox.put(lambda: self._on_stale(stale))
         return lambda: self._engine.failed(order, stale=stale)
 
-    def _carry_out(self, order: StoreEffect | Take | Report) -> Event | None:
+    def _carry_out(self, order: Order) -> Event | None:
         match order:
             case ReadDue() | ReadWaiting() | CountPredecessors():
                 return self._read(order)
