@@ -20,7 +20,7 @@ from scheduling.store.database_clock import DatabaseClock
 from scheduling.store.port import StoreUnavailable
 
 logger = logging.getLogger(__name__)
-PAUSE_S = 0.05
+PAUSE_S = 0.02
 
 
 class LeaseKeeper:
