@@ -101,7 +101,12 @@ class SchedulingSettings:
 
 KEYS = {f.name: f for f in fields(SchedulingSettings)}
 _MEMBER = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}/?", re.ASCII)
-CHOICES: dict[str, type[Stop | Store | Coordination]] = {"STOP": Stop, "STORE": Store, "COORDINATOR": Coordination}
+CHOICES: dict[str, type[Stop | Store | Coordination | CodeJobs]] = {
+    "STOP": Stop,
+    "STORE": Store,
+    "COORDINATOR": Coordination,
+    "CODE_JOBS": CodeJobs,
+}
 
 
 def scheduling_settings(settings: Any) -> SchedulingSettings:
@@ -148,9 +153,6 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
             yield f"is not one of {', '.join(map(str, CHOICES[name]))}"
     elif name == "ETCD_URLS":
         yield from _problems_of_urls(value)
-    elif name == "CODE_JOBS":
-        if value not in list(CodeJobs):
-            yield f"is not one of {', '.join(CodeJobs)}"
     elif name == "HEALTH" and isinstance(value, str):
         yield from _problems_of_address(value)
     elif KEYS[name].type == "str":

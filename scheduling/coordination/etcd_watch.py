@@ -44,15 +44,21 @@ class EtcdWatch:
             self._stream.close()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._watch()
-            except StoreUnavailable as problem:
-                if not self._stopping.is_set():
-                    logger.warning("no watch for now, renewals go on: %s", problem)
-                self._tried.set()
-                self._stopping.wait(AGAIN_S)
-        self._etcd.close()
+        try:
+            while not self._stopping.is_set():
+                self._try()
+        finally:
+            self._tried.set()
+            self._etcd.close()
+
+    def _try(self) -> None:
+        try:
+            self._watch()
+        except StoreUnavailable as problem:
+            if not self._stopping.is_set():
+                logger.warning("no watch for now, renewals go on: %s", problem)
+            self._tried.set()
+            self._stopping.wait(AGAIN_S)
 
     def _watch(self) -> None:
         self._stream = self._etcd.watch(self._prefix, idle_s=IDLE_S)
