@@ -78,26 +78,28 @@ _OFTEN = (
 
 @_scenario("1", *_OFTEN, Point.TAKE_OVER_BEFORE, Point.TAKE_OVER_COMMITTED)
 def _killed_at_work(act: Act) -> None:
-    host = act.pick(act.fleet.nodes)
-    hit = act.rng.randint(2, 12) if act.injection.variant in _OFTEN else 1
-    host.stop()
-    host.start(**{VARIABLE: f"{act.injection.variant}=kill#{hit}"})
-    _dies(act, host)
+    _dies(act, _doomed(act, hit=act.rng.randint(2, 12) if act.injection.variant in _OFTEN else 1))
 
 
 @_scenario("1", Point.HAND_OVER_DRAINED, Point.HAND_OVER_RELEASED)
 def _killed_while_handing_over(act: Act) -> None:
     """Another node joins, so that this one hands some of its shards over."""
-    host = act.pick(act.fleet.nodes)
-    host.stop()
-    host.start(**{VARIABLE: f"{act.injection.variant}=kill#1"})
-    act.stage.monitor.wait(lambda look: host.id in look.owners, until=act.until - 5, meanwhile=lambda: None)
+    host = _doomed(act, hit=1)
+    act.joins(host, spare_s=DYING_S + 2.0)
     act.fleet.spare.start()
     _dies(act, host)
 
 
-def _dies(act: Act, host: NodeHost) -> None:
+def _doomed(act: Act, *, hit: int) -> NodeHost:
+    """A node that is started anew, to die when it gets to the point for the so many-th time; not to be revived then."""
+    host: NodeHost = act.pick(act.fleet.nodes)
+    host.stop()
+    host.start(**{VARIABLE: f"{act.injection.variant}=kill#{hit}"})
     host.is_wanted = False
+    return host
+
+
+def _dies(act: Act, host: NodeHost) -> None:
     while host.is_running and time.monotonic() < act.until - DYING_S:
         time.sleep(POLL_S)
     if host.is_running:
@@ -135,11 +137,11 @@ def _wrong_clock(act: Act) -> None:
 def _come_and_go(act: Act) -> None:
     leaver = act.pick(act.fleet.nodes)
     act.fleet.spare.start()
-    act.lasts(2.5)
+    act.joins(act.fleet.spare, spare_s=6.0)
     leaver.stop()
-    act.lasts(0.5)
+    act.lasts(act.rng.random())
     leaver.start()
-    act.lasts(2.5)
+    act.joins(leaver, spare_s=2.0)
     act.fleet.spare.stop()
     act.heals()
     act.recovers()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from tests.chaos.fleet import Fleet
+from tests.chaos.fleet import Fleet, NodeHost
 from tests.chaos.monitor import LATE_S, Look, Monitor
 from tests.chaos.order import Injection
 from tests.chaos.services import Services
@@ -68,6 +68,12 @@ class Act:
         while (left_s := until - time.monotonic()) > 0:
             self.fleet.revive()
             time.sleep(min(left_s, 0.1))
+
+    def joins(self, host: NodeHost, *, spare_s: float) -> None:
+        """Wait until this node owns a shard, or only so much of the fault's time is left."""
+        self.stage.monitor.wait(
+            lambda look: host.id in look.owners, until=self.until - spare_s, meanwhile=self.fleet.revive
+        )
 
     def is_taken_over(self, *, since: float) -> None:
         """Wait until the nodes that live own every shard; ``since`` is when another one was gone."""
