@@ -2,13 +2,14 @@
 # make test [ARGS="-k name"]                                       all checks and the whole suite
 # make test-embedded                                               the main job's tests with the embedded services
 # make chaos [SECONDS=n] [SEED=s] [REPORT=1]                       faults on real services, its own; docs/reliability.md
+# make sim [SEEDS=n] [SEED=first]                                  the deterministic simulation, at length
 # make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; make bench-report: docs
 # make lint                                                        style, types, direction of imports, migrations
 #
 # Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-embedded chaos bench bench-report lint
+.PHONY: demo test test-embedded chaos sim bench bench-report lint
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
@@ -37,6 +38,9 @@ test-embedded: .venv/dev.stamp
 
 chaos: .venv/runtime.stamp
 	@$(BIN)/python -m tests.chaos
+
+sim: .venv/runtime.stamp
+	@$(BIN)/python -m scheduling.testing.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/runtime.stamp .venv-bench/peers.stamp
 	@$(BIN)/python -m benchmarks.suite
