@@ -20,7 +20,7 @@ from tests.processes import Spawned, eventually
 TASK = "project.demo.tasks.effect"
 NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_URL": "redis://127.0.0.1:1/0"}
 SHARDS = scheduling_settings(settings).SHARDS
-JOBS = 20
+JOBS = 10
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -48,7 +48,7 @@ def load(*, runs: int) -> list[UUID]:
 
 
 def expect_each_to_have_run_once(jobs: list[UUID], *, runs: int) -> None:
-    eventually(lambda: Effect.objects.count() >= len(jobs) * runs, timeout_s=30)
+    eventually(lambda: Effect.objects.count() >= len(jobs) * runs, timeout_s=60)
     eventually(lambda: set(Fire.objects.values_list("state", flat=True)) == {"succeeded"})
     assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}
     assert Counter(Effect.objects.values_list("job_id", flat=True)) == dict.fromkeys(jobs, runs)
