@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -217,7 +216,6 @@ def _has_children(node: Node[int]) -> bool:
     return isinstance(node, Branch) and bool(node.children)
 
 
-@pytest.mark.timeout(60)
 def test_its_promises_hold_whatever_is_done() -> None:
     run_state_machine_as_test(
         FairQueueMachine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None)
