@@ -2,8 +2,8 @@
 
     python -m benchmarks.fair_queue [--tenants 10000] [--requests 200000] [--rounds 5] [--quick]
 
-Every tenant has a weight from 1 to 50, a cap and a rate of its own, and always more waiting than is taken. A round
-offers requests, takes them a thousand at a time, says that each has started, and that each has finished at another cost
+Every tenant has a weight from 1 to 50, a cap and a rate of its own. All are offered as much, so most always have more
+waiting than is taken, and the heaviest run dry and come back. A round offers requests, takes them a thousand at a time, says that each has started, and that each has finished at another cost
 than was estimated. Seconds are CPU of this process; a figure is the median of the rounds. The last line is JSON.
 
 - ``decisions_per_s``: requests granted by ``take``, each past both gates of its tenant, all of which are open.
@@ -95,7 +95,7 @@ def finish_all(queue: FairQueue[int], tickets: Sequence[Ticket[int]], costs: Cos
 def rounds(queue: FairQueue[int], flows: Sequence[FlowPath], *, requests: int, count: int) -> dict[str, float]:
     """Median microseconds a request."""
     costs = Costs(requests)
-    offer_all(queue, flows, costs)  # stays: everybody always has more waiting
+    offer_all(queue, flows, costs)  # of which most stays
     found: dict[str, list[float]] = {"offer": [], "take": [], "start": [], "finish": []}
     for _ in range(count):
         gc.collect()
