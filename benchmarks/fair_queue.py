@@ -3,8 +3,9 @@
     python -m benchmarks.fair_queue [--tenants 10000] [--requests 200000] [--rounds 5] [--quick]
 
 Every tenant has a weight from 1 to 50, a cap and a rate of its own. All are offered as much, so most always have more
-waiting than is taken, and the heaviest run dry and come back. A round offers requests, takes them a thousand at a time, says that each has started, and that each has finished at another cost
-than was estimated. Seconds are CPU of this process; a figure is the median of the rounds. The last line is JSON.
+waiting than is taken, and the heaviest run dry and come back. A round offers requests, takes them a thousand at a time,
+says that each has started, and that each has finished at another cost than was estimated. Seconds are CPU of this
+process; a figure is the median of the rounds. The last line is JSON.
 
 - ``decisions_per_s``: requests granted by ``take``, each past both gates of its tenant, all of which are open.
 - ``with_refusals_per_s``: a rate stands before nearly every request, so that each grant parks its tenant, and a moment
