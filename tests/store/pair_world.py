@@ -191,7 +191,6 @@ CREATE TEMP TABLE {{kind}}_entry AS TABLE scheduling_entry;
 PUT_BACK = f"""
 DELETE FROM scheduling_fire WHERE {DAY};
 DELETE FROM scheduling_jobrun WHERE {DAY};
-DELETE FROM scheduling_entry;
 DELETE FROM scheduling_job;
 DELETE FROM pair_effect;
 DELETE FROM pair_write;
@@ -199,11 +198,14 @@ UPDATE scheduling_shard SET epoch = 1, owner_id = 'node-1' WHERE id = {SHARD};
 UPDATE scheduling_shardprogress SET seq_epoch = 1, seq = 0 WHERE shard_id = {SHARD};
 INSERT INTO scheduling_job SELECT * FROM {{kind}}_job;
 INSERT INTO scheduling_fire SELECT * FROM {{kind}}_fire;
-INSERT INTO scheduling_entry SELECT * FROM {{kind}}_entry;
 """
+
+
+PUT_BACK_ENTRIES = "DELETE FROM scheduling_entry; INSERT INTO scheduling_entry SELECT * FROM {kind}_entry;"
 
 
 def put_back(world: World, stage: Stage) -> None:
     """As it was made. Its day may have been dropped."""
     ensure(stage.session, [day_of(DAYS, NOON)])
-    stage.session.execute(PUT_BACK.format(kind=world.kind).encode())
+    script = PUT_BACK + PUT_BACK_ENTRIES if world.kind.is_bucketed else PUT_BACK
+    stage.session.execute(script.format(kind=world.kind).encode())

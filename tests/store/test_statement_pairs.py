@@ -52,6 +52,7 @@ class Meetings:
         self.stage = stage
         self._worlds: dict[Kind, World] = {}
         self._alone: dict[tuple[Kind, str], Keys] = {}
+        self._present: Kind | None = None
 
     def meet(self, kind: Kind, first: Actor, second: Actor, *, stop: Stop = Stop.COMMIT, cut: bool = False) -> Meeting:
         world = self._world(kind)
@@ -74,6 +75,9 @@ class Meetings:
         if kind not in self._worlds:
             self.stage.session.execute(committed.CLEAN.encode())
             self._worlds[kind] = make(kind, self.stage)
+        if kind is not self._present:
+            self.stage.session.execute("DELETE FROM scheduling_entry")  # of another kind of world
+            self._present = kind
         put_back(self._worlds[kind], self.stage)
         return self._worlds[kind]
 
@@ -121,7 +125,7 @@ def test_the_second_does_as_the_table_says_and_no_rule_is_broken(
 def check(meetings: Meetings, meeting: Meeting, first: Actor, second: Actor) -> None:
     assert told_the_truth(first, meeting.first, meeting, "first"), meeting.first
     assert told_the_truth(second, meeting.second, meeting, "second"), meeting.second
-    assert broken(meetings.stage, meeting.writes) == []
+    assert broken(meeting.world, meetings.stage, meeting.writes) == []
     assert vanished(meeting.writes) == []
     assert left_at_rest(meeting.world, meetings.stage) == []
 
@@ -146,7 +150,7 @@ def test_what_is_cut_off_at_its_commit_has_written_nothing_and_the_second_does_a
     assert meeting.second.waited == (in_the_way is not Manner.PASSES_OVER)
     assert alone <= meeting.keys("second") or in_the_way is Manner.PASSES_OVER
     assert told_the_truth(second, meeting.second, meeting, "second"), meeting.second
-    assert broken(meetings.stage, meeting.writes) == []
+    assert broken(meeting.world, meetings.stage, meeting.writes) == []
     assert left_at_rest(meeting.world, meetings.stage) == []
 
 
