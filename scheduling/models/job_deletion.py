@@ -38,7 +38,8 @@ WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.histor
 
 HIDE = """
 UPDATE scheduling_job j
-SET deleted_at = fairbeat_job_now(), next_scheduled_for = NULL, next_fire_at = NULL, in_bucket = false
+SET deleted_at = fairbeat_job_now(), next_scheduled_for = NULL, next_fire_at = NULL, in_bucket = false,
+    paused_at = NULL, paused_until = NULL  -- nobody will end it: what runs now, and fails, would wait for ever
 WHERE j.id = ANY (%s) AND j.deleted_at IS NULL AND EXISTS (SELECT FROM scheduling_fire f WHERE f.job_id = j.id)
 """
 

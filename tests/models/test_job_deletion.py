@@ -9,6 +9,10 @@ import pytest
 from django.db import connection, connections, transaction
 
 from scheduling.models import Fire, Job
+from scheduling.services.pause import pause
+from scheduling.store.rows import fire_of
+from scheduling.store.statements import statements
+from scheduling.store.waiting import read_waiting
 from tests.ledger_rows import DAY, add_fire
 from tests.processes import eventually
 
@@ -73,6 +77,19 @@ def test_what_waits_is_cancelled_and_what_runs_or_ended_is_left(state: str, atte
     assert (fire.state, fire.reason) == becomes
     assert (fire.finished_at is None) == (state == "running")
     assert fire.wake_at is None
+
+
+@pytest.mark.django_db
+def test_a_run_that_fails_after_its_paused_job_was_deleted_does_not_wait_for_the_end_of_the_pause():
+    job = make_job()
+    fire = add_fire(job, state="running")
+    pause([job], reason="because", by="anna")
+    job.delete()
+    Fire.objects.update(state="retry_wait", reason="failed", fence=2, holder=None, lease_until=None, wake_at=DAY)
+
+    sql = statements("schedule")["waiting"]
+    rows = read_waiting(connection.connection, sql, [job.shard_id], now=DAY, limit=10)
+    assert [fire_of(row, 0.0).id for row in rows] == [fire.id], "its owner has it published, and its worker buries it"
 
 
 @pytest.mark.django_db

@@ -97,6 +97,7 @@ class People:
                 fire.state = State.DEAD if fire.attempt else State.SKIPPED
                 fire.reason, fire.wake_at = "cancelled", None
         job.is_deleted, job.next_scheduled_for, job.next_fire_at = True, None, None
+        job.resume()
 
     def _run_now(self, job: StoredJob, now: datetime) -> None:
         self._requests += 1

@@ -159,7 +159,7 @@ class Run:
     def _is_at_rest(self) -> bool:
         return not (
             any(fire.is_unfinished for fire in self.rows.fires.values())
-            or any(job.next_fire_at is not None for job in self.rows.jobs.values())
+            or any(job.next_fire_at is not None or job.paused_at is not None for job in self.rows.jobs.values())
         )
 
 
