@@ -2,8 +2,8 @@
 
 Only what has not fired is touched: jobs on cron expressions and rules whose next occurrence is still to come. As with
 an edit nothing is created before now. A job whose zone is gone is put aside with its problem, and one that was put
-aside is taken up again from now on if it can be. Each row is written only as it was read: a claim or an edit in
-between wins.
+aside is taken up again from now on if it can be. Each row is written only as it was read: where a claim, an edit or a
+promotion was faster, the job is looked at again.
 
 A process reads tzdata once, so nodes that still run on the old one plan with it until they are restarted.
 """
@@ -11,14 +11,15 @@ A process reads tzdata once, so nodes that still run on the old one plan with it
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from scheduling.core.definition import Kind
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 LOCK = 0x0FA1_2043  # advisory: one process at a time
 CHUNK = 1_000
 EXAMPLES = 10
+LOOKS = 3  # at a job that changes while it is computed: a promotion moves its entry at most once
 READ = ("id", "name", "tenant__slug", "calendar", "jitter", "schedule_version", "problem", "in_bucket")
 
 # The jobs' rows hold their next occurrences afterwards, also where an entry of the bucketed store did. The lock waits
@@ -134,7 +136,11 @@ def replan_zones() -> Replanned:
         for chunk in _chunks():
             jobs = _still_to_fire(chunk, now)
             done.looked += len(jobs)
-            _write(done, {job.pk: (job, move) for job, old in jobs if (move := _moved(job, old, now)) is not None})
+            for _ in range(LOOKS):
+                moves = {job.pk: (job, move) for job, old in jobs if (move := _moved(job, old, now)) is not None}
+                if not (missed := moves.keys() - _write(done, moves)):
+                    break
+                jobs = _still_to_fire(_read().filter(pk__in=missed), now)
         ZoneData.objects.update_or_create(id=1, defaults={"version": done.version, "replanned_at": Now()})
     return done
 
@@ -151,10 +157,15 @@ def _alone() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
-def _chunks() -> Iterator[Sequence[Job]]:
+def _read() -> QuerySet[Job]:
+    """The jobs that may be concerned."""
     planned = Q(next_scheduled_for__isnull=False) | Q(in_bucket=True)
     jobs = Job.objects.filter(Q(planned, kind__in=[Kind.CRON, Kind.RRULE]) | ~Q(problem=""), deleted_at=None)
-    jobs = jobs.select_related("tenant", "calendar").only(*READ, *SCHEDULE_COLUMNS, *_CALENDAR).order_by("pk")
+    return jobs.select_related("tenant", "calendar").only(*READ, *SCHEDULE_COLUMNS, *_CALENDAR).order_by("pk")
+
+
+def _chunks() -> Iterator[Sequence[Job]]:
+    jobs = _read()
     chunk = list(jobs[:CHUNK])
     while chunk:
         yield chunk
@@ -164,8 +175,9 @@ def _chunks() -> Iterator[Sequence[Job]]:
 _CALENDAR = ("calendar__tz", "calendar__days", "calendar__hours")
 
 
-def _still_to_fire(jobs: Sequence[Job], now: datetime) -> list[tuple[Job, datetime | None]]:
+def _still_to_fire(jobs: Iterable[Job], now: datetime) -> list[tuple[Job, datetime | None]]:
     """Those whose next occurrence is still to come, with it, and those that were put aside, which have none."""
+    jobs = list(jobs)
     runs = next_runs(jobs)
     found = [(job, runs[job.pk].scheduled_for) for job in jobs if job.pk in runs]
     return [(job, at) for job, at in found if job.problem or (at is not None and at > now)]
@@ -194,15 +206,18 @@ def _next(job: Job, old: datetime | None, now: datetime) -> datetime | None:
     return new
 
 
-def _write(done: Replanned, moves: dict[Any, tuple[Job, Move]]) -> None:
+def _write(done: Replanned, moves: Mapping[UUID, tuple[Job, Move]]) -> set[UUID]:
+    """Gives the jobs that were as they had been read."""
     if not moves:
-        return
+        return set()
     with connection.cursor() as cursor:
         cursor.execute(WRITE, _columns(list(moves.values())))
-        written = [moves[job][1] for (job,) in cursor.fetchall()]
+        ids = {job for (job,) in cursor.fetchall()}
+    written = [move for job, (_, move) in moves.items() if job in ids]
     done.moved += len(written)
     done.put_aside += sum(bool(move.problem) for move in written)
     done.examples += written[: EXAMPLES - len(done.examples)]
+    return ids
 
 
 def _columns(moves: Sequence[tuple[Job, Move]]) -> list[list[Any]]:

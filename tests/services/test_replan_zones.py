@@ -9,6 +9,7 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -23,10 +24,13 @@ from scheduling.services.zone_data_version import zone_data_version
 from tests.conftest import Spawn
 from tests.ledger_rows import add_fire
 from tests.store.backends import put_in_bucket
+from tests.store.sessions import InThread, OpenSession, until_someone_waits
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 RIGHT = NOW + 3 * HOUR  # 16:00 in Paris
+REST = "shard_id, tenant_id, schedule_version, fired, bucket, job_id, scheduled_for, fire_at"
+MOVE = f"INSERT INTO scheduling_entry (slot, {REST})"
 WRONG = NOW + 4 * HOUR  # as another tzdata would have it
 
 
@@ -133,21 +137,44 @@ def test_a_calendar_whose_zone_is_gone_puts_its_jobs_aside(now: datetime) -> Non
     assert planned(job)[1] is None
 
 
-def test_an_edit_or_a_claim_in_between_wins(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_while_it_is_computed_is_looked_at_again(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     edited, claimed = paris("edited"), paris("claimed")
     for job in (edited, claimed):
         as_planned_by_another_tzdata(job)
-    write = service._write
+    write, done_once = service._write, []
 
-    def meanwhile(*arguments: object) -> None:
-        Job.objects.filter(pk=edited.pk).update(cron="0 17 * * *")
-        as_planned_by_another_tzdata(claimed, WRONG + timedelta(days=1))
-        write(*arguments)  # type: ignore[arg-type]
+    def meanwhile(*arguments: Any) -> set[UUID]:
+        if not done_once:
+            done_once.append(True)
+            Job.objects.filter(pk=edited.pk).update(cron="0 17 * * *")
+            as_planned_by_another_tzdata(claimed, WRONG + timedelta(days=1))
+        return write(*arguments)
 
     monkeypatch.setattr(service, "_write", meanwhile)
     done = replan_zones()
-    assert (done.moved, done.examples) == (0, [])
-    assert (planned(edited)[0], planned(claimed)[0]) == (None, WRONG + timedelta(days=1))
+    assert (done.looked, done.moved) == (2, 1)
+    assert (planned(edited)[0], planned(claimed)[0]) == (None, RIGHT)
+
+
+def test_an_entry_that_is_just_being_promoted_is_planned_anew_where_it_went(
+    committed_db: None, open_session: OpenSession, in_thread: InThread
+) -> None:
+    JobClock.objects.create(job_origin=NOW, real_origin=None)
+    job = paris()
+    as_planned_by_another_tzdata(job)
+    job.refresh_from_db()
+    put_in_bucket(job)
+    promoter = open_session("a promoter")
+    promoter.execute("BEGIN")
+    promoter.execute(
+        f"WITH gone AS (DELETE FROM scheduling_entry RETURNING *) {MOVE} SELECT 7, {REST} FROM gone".encode()
+    )
+    replanning = in_thread(replan_zones)
+    until_someone_waits()
+    promoter.execute("COMMIT")
+    assert replanning.result().moved == 1
+    assert planned(job) == (RIGHT, RIGHT, "")
+    assert not Entry.objects.exists()
 
 
 def test_many_jobs_are_read_in_chunks(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
