@@ -25,7 +25,11 @@ def lose_a_row(run: Run) -> None:
 
 
 def run_between_occurrences(run: Run) -> None:
-    first(run, lambda fire: fire.state is State.SUCCEEDED).scheduled_for += timedelta(milliseconds=1)
+    def is_of_the_last_schedule(fire: StoredFire) -> bool:
+        edited_at = run.chronicles[fire.work.job_id].schedules[-1][0]
+        return not fire.origin and fire.state is State.SUCCEEDED and fire.scheduled_for > edited_at
+
+    first(run, is_of_the_last_schedule).scheduled_for += timedelta(milliseconds=1)
 
 
 def miscount(run: Run) -> None:

@@ -40,6 +40,7 @@ class Audit:
         self.fences: dict[UUID, int] = {}  # the highest under which a fire was lent
         self.loans: dict[UUID, Loan] = {}
         self.effects: Counter[UUID] = Counter()  # written through a commit, by fire
+        self.known: set[UUID] = set()  # jobs that fell into a hole that is known: see ``_note_holes``
         self.completed: dict[UUID, UUID] = {}  # fire → the holder whose completion was accepted
 
     def wrote(self, epochs: Epochs, what: str) -> None:
@@ -108,6 +109,8 @@ class AuditedStore(PlantedStore):
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         jobs = {plan.due.work.job_id: self.rows.jobs[plan.due.work.job_id] for plan in plans}
         before = {job_id: (job.version, job.next_scheduled_for) for job_id, job in jobs.items()}
+        for plan in plans:
+            self._note_holes(plan)
         fences = super().claim(epochs, plans)
         self._audit.wrote(epochs, "a claim")
         for job_id, job in jobs.items():
@@ -115,6 +118,27 @@ class AuditedStore(PlantedStore):
             if was and job.next_scheduled_for and version == job.version and job.next_scheduled_for < was:
                 self._audit.world.violate("I4", f"{job.work.name} went back from {was} to {job.next_scheduled_for}")
         return fences
+
+    def _note_holes(self, plan: JobPlan) -> None:
+        """Two holes of edits that are known and not mended yet; what falls into them is not told again and again.
+
+        A row that stands for several late occurrences meets one that the schedule before the edit had claimed ahead:
+        the first of them keeps its row, and the others are not recorded; or one within is counted twice. And what the
+        end of a pause brought back for its time does not give way to the same occurrence of a newer schedule: its
+        worker takes it for superseded.
+        """
+        for row in plan.rows:
+            at, job_id = row.fire.scheduled_for, plan.due.work.job_id
+            old = self.rows.fires.get(row.fire.id)
+            if old is not None and old.state is State.RETRY_WAIT and old.attempt == 0:
+                self._audit.known.add(job_id)
+            if row.covers > 1 and plan.due.next_scheduled_for is None:
+                span_to = row.covers_to or at
+                if any(
+                    fire.work.job_id == job_id and not fire.origin and at <= fire.scheduled_for <= span_to
+                    for fire in self.rows.fires.values()
+                ):
+                    self._audit.known.add(job_id)
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         released = super().release(epochs, fires)

@@ -22,12 +22,15 @@ def check(rows: Rows, chronicles: dict[UUID, Chronicle], audit: Audit) -> Iterat
     for fire in rows.fires.values():
         by_job[fire.work.job_id].append(fire)
     for job_id, job in rows.jobs.items():
+        if job_id in audit.known:
+            continue
         own = [fire for fire in by_job[job_id] if not fire.origin]
         chronicle = chronicles[job_id]
         yield from _occurrences(job, own, list(chronicle.expected()), edited_at=chronicle.schedules[-1][0])
     for fire in rows.fires.values():
         yield from _end(fire, audit)
-    yield from _sums(rows, chronicles)
+    told = {job_id: chronicle for job_id, chronicle in chronicles.items() if job_id not in audit.known}
+    yield from _sums(rows, told)
 
 
 def _occurrences(
@@ -74,10 +77,13 @@ def _sums(rows: Rows, chronicles: dict[UUID, Chronicle]) -> Iterator[tuple[str, 
     due: Counter[tuple[int, int]] = Counter()
     ended: Counter[tuple[int, int]] = Counter()
     expected = {job_id: set(chronicle.expected()) for job_id, chronicle in chronicles.items()}
-    for job_id, job in rows.jobs.items():
-        due[job.work.tenant_id, job.work.shard] += len(expected[job_id])
+    for job_id, at in expected.items():
+        work = rows.jobs[job_id].work
+        due[work.tenant_id, work.shard] += len(at)
     for fire in rows.fires.values():
-        if not fire.origin and (fire.covers > 1 or fire.scheduled_for in expected[fire.work.job_id]):
+        if fire.origin or fire.work.job_id not in expected:
+            continue
+        if fire.covers > 1 or fire.scheduled_for in expected[fire.work.job_id]:
             ended[fire.work.tenant_id, fire.work.shard] += fire.covers
     for place in due.keys() | ended.keys():
         if due[place] != ended[place]:

@@ -34,6 +34,10 @@ def drawn_schedule(random: Random, until: datetime) -> ScheduleFields:
     )
 
 
+def drawn_jitter(random: Random) -> timedelta:
+    return SECOND * random.choice(JITTERS_S)
+
+
 def _job(random: Random, number: int, shards: int, until: datetime) -> StoredJob:
     tenant = number % 2
     job_id = UUID(int=number + 1)
@@ -55,7 +59,7 @@ def _job(random: Random, number: int, shards: int, until: datetime) -> StoredJob
         catch_up_limit=random.choice((1, 3, 100)),
         catch_up_window=SECOND * random.choice((2, 3600)),
     )
-    schedule, jitter = drawn_schedule(random, until), SECOND * random.choice(JITTERS_S)
+    schedule, jitter = drawn_schedule(random, until), drawn_jitter(random)
     first = schedule.build().next_after(NOON)
     return StoredJob(
         work,

@@ -16,7 +16,7 @@ from scheduling.core.planning import FOR_EVER, Superseded
 from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob
 from scheduling.testing.simulation.faults import Fault, Faults
-from scheduling.testing.simulation.jobs import Chronicle, drawn_schedule
+from scheduling.testing.simulation.jobs import Chronicle, drawn_jitter, drawn_schedule
 from scheduling.testing.simulation.world import World
 
 EVERY_S = 0.33
@@ -83,7 +83,10 @@ class People:
         if is_waited_for:
             after = job.changed_at if job.next_scheduled_for is None else job.next_scheduled_for - MICROSECOND
             job.superseded = (*job.superseded, Superseded(job.schedule, job.jitter, after, now))
-        job.schedule = drawn_schedule(self._world.random, self._until)
+        if self._world.random.random() < 0.5:
+            job.schedule = drawn_schedule(self._world.random, self._until)
+        else:
+            job.jitter = drawn_jitter(self._world.random)
         job.version, job.changed_at, job.problem = job.version + 1, now, ""
         job.next_scheduled_for, job.next_fire_at = None, now
         self._chronicles[job.work.job_id].schedules.append((now, job.schedule))
