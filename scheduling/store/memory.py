@@ -281,7 +281,7 @@ def _gives_way(old: StoredFire, job: StoredJob) -> bool:
         return False
     if old.state is State.SKIPPED:
         return old.reason in REVIVED
-    return old.state in (State.CLAIMED, State.PARKED)
+    return old.state in (State.CLAIMED, State.PARKED, State.RETRY_WAIT)
 
 
 def _ahead(held: Fire, unfinished: Iterable[StoredFire]) -> Predecessors:

@@ -148,6 +148,7 @@ def test_what_a_job_with_a_problem_still_had_to_come_is_recorded_as_it_is_put_as
     [
         ("claimed", ""),
         ("parked", "overlap"),
+        ("retry_wait", ""),  # brought back by the end of a pause, for its time: its worker would take it for superseded
         ("skipped", "superseded"),
         ("skipped", "paused"),
         ("skipped", "excluded"),
@@ -176,7 +177,6 @@ def test_what_an_older_schedule_left_unstarted_is_claimed_by_a_newer_one(world, 
         ("running", "", 1),
         ("succeeded", "", 1),
         ("retry_wait", "", 1),
-        ("retry_wait", "", 0),
         ("parked", "overlap", 1),
         ("dead", "attempts_exhausted", 3),
     ],

@@ -75,7 +75,7 @@ j.fired + coalesce(p.carried, 0) + CASE WHEN j.paused_at IS NULL THEN p.fired EL
 -- name: claim
 -- Advance the jobs that are still as they were read, and insert the occurrences of those. Nobody is waited for: a job that somebody is
 -- changing just now is left to the next poll, however long his transaction takes. A row that an older schedule left unstarted is
--- taken over by a newer one; one that a person cancelled, or that started, is not.
+-- taken over by a newer one, also where the end of a pause has brought it back; one that a person cancelled, or that started, is not.
 WITH plan AS (
     SELECT * FROM unnest(
         %(job_ids)s::uuid[], %(versions)s::integer[], %(were)s::timestamptz[], %(next_fors)s::timestamptz[], %(next_ats)s::timestamptz[],
@@ -125,7 +125,7 @@ SET state = excluded.state, reason = excluded.reason, fence = f.fence + 1, fire_
     wake_at = excluded.wake_at, nominal = excluded.nominal,
     exclusive = excluded.exclusive, confirmed = false, finished_at = excluded.finished_at
 WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
-  AND (f.state IN ('claimed', 'parked')
+  AND (f.state IN ('claimed', 'parked', 'retry_wait')
        OR f.state = 'skipped' AND f.reason IN ('superseded', 'paused', 'excluded'))
 RETURNING f.id, f.state, f.fence
 
