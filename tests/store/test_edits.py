@@ -11,8 +11,11 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
+from scheduling.core.fire import CatchUp
 from scheduling.core.jitter import jittered
 from scheduling.models import Entry, Fire, Job
+from scheduling.services.pause import pause
+from scheduling.services.resume import resume
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.polling import PollingStore
@@ -229,6 +232,21 @@ def test_an_edit_within_the_window_does_not_count_a_run_twice(owner: Owner) -> N
     owner.look(at("10:00"))
     assert next_of(job) is None
     assert acquire(fire_at(job, NINE)) == acquire(fire_at(job, at("10:00"))) == "runs"
+
+
+def test_what_the_end_of_a_pause_brought_back_is_taken_over_by_an_edit_that_has_it_too_and_counted_once(
+    owner: Owner,
+) -> None:
+    job = owner.keeps(daily("0 9,10 * * *", max_runs=2))
+    owner.look(NINE - timedelta(seconds=0.6), ahead_s=1)
+    pause([job], reason="a release", by="anna")
+    resume([job], catch_up=CatchUp.ALL, by="anna")
+    assert rows(job) == ["09:00:00 retry_wait resumed"]
+    owner.at(NINE - timedelta(seconds=0.3))
+    by_save(job, "0 9,10,11 * * *")
+    owner.look(NINE)
+    assert (rows(job), Job.objects.get().fired) == (["09:00:00 claimed"], 1)
+    assert acquire(fire_at(job, NINE)) == "runs"
 
 
 def test_a_run_that_an_edit_took_back_is_not_counted(owner: Owner) -> None:

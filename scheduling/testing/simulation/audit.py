@@ -40,7 +40,7 @@ class Audit:
         self.fences: dict[UUID, int] = {}  # the highest under which a fire was lent
         self.loans: dict[UUID, Loan] = {}
         self.effects: Counter[UUID] = Counter()  # written through a commit, by fire
-        self.known: set[UUID] = set()  # jobs that fell into a hole that is known: see ``_note_holes``
+        self.known: set[UUID] = set()  # jobs that fell into the hole that is known: see ``_note_holes``
         self.completed: dict[UUID, UUID] = {}  # fire → the holder whose completion was accepted
 
     def wrote(self, epochs: Epochs, what: str) -> None:
@@ -120,25 +120,18 @@ class AuditedStore(PlantedStore):
         return fences
 
     def _note_holes(self, plan: JobPlan) -> None:
-        """Two holes of edits that are known and not mended yet; what falls into them is not told again and again.
+        """A hole of edits that is known and not mended yet; what falls into it is not told again and again.
 
         A row that stands for several late occurrences meets one that the schedule before the edit had claimed ahead:
-        the first of them keeps its row, and the others are not recorded; or one within is counted twice. And what the
-        end of a pause brought back for its time does not give way to the same occurrence of a newer schedule: its
-        worker takes it for superseded.
+        the first of them keeps its row, and the others are not recorded; or one within is counted twice.
         """
-        for row in plan.rows:
-            at, job_id = row.fire.scheduled_for, plan.due.work.job_id
-            old = self.rows.fires.get(row.fire.id)
-            if old is not None and old.state is State.RETRY_WAIT and old.attempt == 0:
-                self._audit.known.add(job_id)
-            if row.covers > 1 and plan.due.next_scheduled_for is None:
-                span_to = row.covers_to or at
-                if any(
-                    fire.work.job_id == job_id and not fire.origin and at <= fire.scheduled_for <= span_to
-                    for fire in self.rows.fires.values()
-                ):
-                    self._audit.known.add(job_id)
+        if plan.due.next_scheduled_for is not None:
+            return
+        job_id = plan.due.work.job_id
+        spans = [(row.fire.scheduled_for, row.covers_to) for row in plan.rows if row.covers > 1]
+        claimed = [fire for fire in self.rows.fires.values() if fire.work.job_id == job_id and not fire.origin]
+        if any(first <= fire.scheduled_for <= (last or first) for first, last in spans for fire in claimed):
+            self._audit.known.add(job_id)
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         released = super().release(epochs, fires)
