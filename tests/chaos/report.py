@@ -38,6 +38,16 @@ def table(acts: Sequence[Act], verdict: Verdict) -> str:
     return "\n".join([HEAD, *(_row(number, _of(acts, number), verdict) for number in TITLES)])
 
 
+def headline(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> str:
+    """What stands above the table."""
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(verdict.skipped.items())) or "none"
+    return (
+        f"Seed {seed}, {len(acts)} injections: {verdict.due:,} occurrences due, {verdict.fired:,} fired "
+        f"({verdict.runs:,} runs), skipped with a reason: {skipped}; "
+        f"{len(verdict.lost)} lost, {len(verdict.doubled)} doubled, {len(verdict.unheld)} held twice."
+    )
+
+
 def write_table(file: Path, text: str) -> None:
     """Between its two marks. Raises ValueError where the file has none."""
     before, found, rest = file.read_text().partition(BEGIN)

@@ -57,11 +57,11 @@ def play(services: Services, *, seconds: float, seed: int, run_dir: Path, table_
             _say(f"{kind}: {finding.text}")
         if len(findings) > SHOWN:
             _say(f"{kind}: {len(findings) - SHOWN} more")
-    text = report.table(acts, verdict)
+    text = f"{report.headline(acts, verdict, seed=seed)}\n\n{report.table(acts, verdict)}"
     if table_in is not None:
         report.write_table(table_in, text)
     _say(text)
-    _say(f"{verdict.due} occurrences due, {verdict.runs} runs; started again: {', '.join(family.restarts) or 'none'}")
+    _say(f"ended of themselves, and started again: {', '.join(family.restarts) or 'none'}")
     _say(json.dumps(report.summary(acts, verdict, seed=seed)))
     return 0 if verdict.is_clean else 1
 

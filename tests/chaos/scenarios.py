@@ -83,10 +83,13 @@ def _killed_at_work(act: Act) -> None:
 
 @_scenario("1", Point.HAND_OVER_DRAINED, Point.HAND_OVER_RELEASED)
 def _killed_while_handing_over(act: Act) -> None:
-    """Another node joins, so that this one hands some of its shards over."""
+    """To another node that joins; or to all, if that one came first: then this one is told to end."""
     host = _doomed(act, hit=1)
-    act.joins(host, spare_s=DYING_S + 2.0)
+    act.lasts(0.5)
     act.fleet.spare.start()
+    act.joins(host, spare_s=DYING_S + 1.0)
+    act.joins(act.fleet.spare, spare_s=DYING_S + 1.0)
+    host.terminate()
     _dies(act, host)
 
 
