@@ -12,7 +12,8 @@ recorded::
 
 **Bounded.** A job that was down for a week with an occurrence a second has 604,800 late ones. Only the newest
 ``catch_up_limit`` get a row each; those before them become one row (first, last, count), and need not even be listed.
-A candidate that has a row already, a claimed fire, is never summed up: its row must be told its end.
+A candidate that has a row already, a claimed fire, is never summed up: its row must be told its end. Nor is one that
+may have a row of the schedule before an edit: the row of many would meet it, and be dropped.
 
 Two clocks meet here: lateness and grace are real seconds, the window is job time. The caller measures; nothing here
 reads a clock.
@@ -58,6 +59,7 @@ class Candidate:
     scheduled_for: datetime
     late_s: float
     fire: Fire | None = None  # its row, if it was claimed already
+    may_have_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def judge(
         newest.append(candidate)
         if len(newest) > rules.catch_up_limit:
             passed = newest.popleft()
-            if passed.fire is None:
+            if passed.fire is None and not passed.may_have_row:
                 rest = _added(rest, passed)
             else:
                 with_rows.append(passed)

@@ -215,7 +215,7 @@ class _Due:
     """Occurrences to be judged, and the first one beyond them."""
 
     listed: Sequence[tuple[datetime, datetime]]  # (scheduled_for, fire_at)
-    counted: Rest | None
+    counted: Rest | None  # late ones behind the first that are listed
     next_scheduled_for: datetime | None = None
     next_fire_at: datetime | None = None
 
@@ -281,24 +281,35 @@ class _Plan:
 
     def _occurrences(self, until: datetime) -> _Due:
         start = self._due.next_scheduled_for or self._schedule.next_after(self._job.changed_at)
-        if start is None:
-            return _Due((), None)
-        grace = timedelta(seconds=self._rules.grace_s * self._clock.speed)
-        found = backlog(
-            self._schedule,
-            after=start - MICROSECOND,
-            until=until,
-            late_until=self._now - grace - self._job.jitter,
-            keep=self._rules.catch_up_limit,
-        )
-        listed = [(at, self._fire_at(self._schedule, at, self._job.jitter)) for at in found.listed]
+        found: list[datetime] = []
+        while start is not None and self._may_have_row(start, until):
+            found.append(start)
+            start = self._schedule.next_after(start)
+        counted = None
+        if start is not None:
+            grace = timedelta(seconds=self._rules.grace_s * self._clock.speed)
+            left = backlog(
+                self._schedule,
+                after=start - MICROSECOND,
+                until=until,
+                late_until=self._now - grace - self._job.jitter - MICROSECOND,  # at its grace it is on time
+                keep=self._rules.catch_up_limit,
+            )
+            found += left.listed
+            counted = left.counted
+        listed = [(at, self._fire_at(self._schedule, at, self._job.jitter)) for at in found]
         for place, (at, fire_at) in enumerate(listed):
             if fire_at > until:  # jitter puts it beyond; those behind it are later still
-                return _Due(listed[:place], found.counted, at, fire_at)
+                return _Due(listed[:place], counted, at, fire_at)
         following = self._schedule.next_after(listed[-1][0]) if listed else start
         if following is None:
-            return _Due(listed, found.counted)
-        return _Due(listed, found.counted, following, self._fire_at(self._schedule, following, self._job.jitter))
+            return _Due(listed, counted)
+        return _Due(listed, counted, following, self._fire_at(self._schedule, following, self._job.jitter))
+
+    def _may_have_row(self, at: datetime, until: datetime) -> bool:
+        """Whether the schedule before the edit may have been claimed ahead to this occurrence, which both have."""
+        ahead = until - self._now
+        return self._due.next_scheduled_for is None and at <= min(self._job.changed_at + ahead, until)
 
     def _judged(
         self, occurrences: Sequence[tuple[datetime, datetime]], counted: Rest | None, until: datetime
@@ -308,7 +319,11 @@ class _Plan:
         calendar: Calendar | None = None if self._job.calendar is None else self._job.calendar.build()
         closed = {at for at in fire_at if calendar is not None and calendar.excludes(at)}
         yield from (self._row(at, fire_at[at], State.SKIPPED, "excluded") for at in sorted(closed))
-        candidates = [Candidate(at, self._late_s(fires)) for at, fires in fire_at.items() if at not in closed]
+        candidates = [
+            Candidate(at, self._late_s(fires), may_have_row=self._may_have_row(at, until))
+            for at, fires in fire_at.items()
+            if at not in closed
+        ]
         judgement = judge(candidates, self._rules, now=self._now, counted=counted)
         if judgement.rest is not None:
             yield self._rest(judgement.rest, judgement.reason)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,6 +202,23 @@ def test_an_outage_with_an_edit_in_it_is_one_backlog_for_the_policy() -> None:
     found = plan(due, at_s=7200, until_s=7160)
     assert [s for s, what in seconds(found) if what == "claimed"] == [7140]
     assert sum(row.covers for row in found.rows) == 61 + 118
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+def test_what_may_have_been_claimed_ahead_of_an_edit_is_summed_up_with_nothing(policy: MisfirePolicy) -> None:
+    """It may have a row, which stays; a row of many that began with it would meet that one, and be dropped."""
+    work = make_work(misfire=policy, catch_up_limit=1)
+    found = plan(make_due(work, None, schedule=every(0.5), changed_at=NOON), at_s=3600, until_s=3601)
+    (rest,) = (row for row in found.rows if row.covers > 1)
+    assert rest.fire.scheduled_for == NOON + SECOND * 1.5
+    assert {0.5, 1.0} <= {s for s, _ in seconds(found)}
+    assert sum(row.covers for row in found.rows) == 7202
+
+
+def test_of_many_late_ones_the_newest_fires_also_where_the_next_is_late_by_the_grace_to_the_microsecond() -> None:
+    work = make_work(misfire=MisfirePolicy.LATEST, catch_up_limit=1, misfire_grace_s=30)
+    found = plan(make_due(work, schedule=every(0.5)), at_s=3600, until_s=3600)
+    assert [s for s, what in seconds(found) if what == "claimed"] == [3569.5 + 0.5 * n for n in range(62)]
 
 
 def test_an_old_schedule_that_was_impossible_does_not_hinder_the_one_that_mends_it() -> None:

@@ -141,7 +141,8 @@ def test_what_changes_while_it_is_computed_is_looked_at_again(now: datetime, mon
     edited, claimed = paris("edited"), paris("claimed")
     for job in (edited, claimed):
         as_planned_by_another_tzdata(job)
-    write, done_once = service._write, []
+    write = service._write
+    done_once: list[bool] = []
 
     def meanwhile(*arguments: Any) -> set[UUID]:
         if not done_once:

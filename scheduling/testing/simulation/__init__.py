@@ -19,5 +19,5 @@ gives the same run, event for event.
 
 What it cannot show: interleavings within a transaction, since its store is atomic (tests on real connections do); what
 a purged queue or a crashed broker loses, since nothing publishes a confirmed fire again yet; I8, since there are
-neither limits nor weights yet. It does not tell again what falls into the hole of edits that ``audit`` names.
+neither limits nor weights yet.
 """

@@ -40,7 +40,6 @@ class Audit:
         self.fences: dict[UUID, int] = {}  # the highest under which a fire was lent
         self.loans: dict[UUID, Loan] = {}
         self.effects: Counter[UUID] = Counter()  # written through a commit, by fire
-        self.known: set[UUID] = set()  # jobs that fell into the hole that is known: see ``_note_holes``
         self.completed: dict[UUID, UUID] = {}  # fire → the holder whose completion was accepted
 
     def wrote(self, epochs: Epochs, what: str) -> None:
@@ -109,8 +108,6 @@ class AuditedStore(PlantedStore):
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         jobs = {plan.due.work.job_id: self.rows.jobs[plan.due.work.job_id] for plan in plans}
         before = {job_id: (job.version, job.next_scheduled_for) for job_id, job in jobs.items()}
-        for plan in plans:
-            self._note_holes(plan)
         fences = super().claim(epochs, plans)
         self._audit.wrote(epochs, "a claim")
         for job_id, job in jobs.items():
@@ -118,20 +115,6 @@ class AuditedStore(PlantedStore):
             if was and job.next_scheduled_for and version == job.version and job.next_scheduled_for < was:
                 self._audit.world.violate("I4", f"{job.work.name} went back from {was} to {job.next_scheduled_for}")
         return fences
-
-    def _note_holes(self, plan: JobPlan) -> None:
-        """A hole of edits that is known and not mended yet; what falls into it is not told again and again.
-
-        A row that stands for several late occurrences meets one that the schedule before the edit had claimed ahead:
-        the first of them keeps its row, and the others are not recorded; or one within is counted twice.
-        """
-        if plan.due.next_scheduled_for is not None:
-            return
-        job_id = plan.due.work.job_id
-        spans = [(row.fire.scheduled_for, row.covers_to) for row in plan.rows if row.covers > 1]
-        claimed = [fire for fire in self.rows.fires.values() if fire.work.job_id == job_id and not fire.origin]
-        if any(first <= fire.scheduled_for <= (last or first) for first, last in spans for fire in claimed):
-            self._audit.known.add(job_id)
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         released = super().release(epochs, fires)

@@ -22,15 +22,12 @@ def check(rows: Rows, chronicles: dict[UUID, Chronicle], audit: Audit) -> Iterat
     for fire in rows.fires.values():
         by_job[fire.work.job_id].append(fire)
     for job_id, job in rows.jobs.items():
-        if job_id in audit.known:
-            continue
         own = [fire for fire in by_job[job_id] if not fire.origin]
         chronicle = chronicles[job_id]
         yield from _occurrences(job, own, list(chronicle.expected()), edited_at=chronicle.schedules[-1][0])
     for fire in rows.fires.values():
         yield from _end(fire, audit)
-    told = {job_id: chronicle for job_id, chronicle in chronicles.items() if job_id not in audit.known}
-    yield from _sums(rows, told)
+    yield from _sums(rows, chronicles)
 
 
 def _occurrences(
@@ -81,7 +78,7 @@ def _sums(rows: Rows, chronicles: dict[UUID, Chronicle]) -> Iterator[tuple[str, 
         work = rows.jobs[job_id].work
         due[work.tenant_id, work.shard] += len(at)
     for fire in rows.fires.values():
-        if fire.origin or fire.work.job_id not in expected:
+        if fire.origin:
             continue
         if fire.covers > 1 or fire.scheduled_for in expected[fire.work.job_id]:
             ended[fire.work.tenant_id, fire.work.shard] += fire.covers
