@@ -63,6 +63,14 @@ def test_no_statement_of_a_node_scans_a_table(session: Connection, name: str) ->
     assert not scans
 
 
+def test_a_take_over_finds_what_is_beyond_the_watermark_without_reading_what_was_sent(session: Connection) -> None:
+    """Fires of plain tasks stay claimed as long as there is history: by the million."""
+    plan = session.execute(f"EXPLAIN {SCHEDULE['recover']}".encode(), SHARDS).fetchall()
+    conditions = [line for (line,) in plan if "Index Cond" in line and "shard_id = s.id" in line]
+    assert conditions
+    assert all("ROW(seq_epoch, seq) >" in line or "seq_epoch IS NULL" in line for line in conditions)
+
+
 def test_plans_are_made_once_and_never_compiled(session: Connection) -> None:
     settings = {name: session.execute(f"SHOW {name}".encode()).fetchone() for name in ("jit", "plan_cache_mode")}
     assert settings == {"jit": ("off",), "plan_cache_mode": ("force_generic_plan",)}

@@ -144,19 +144,30 @@ FROM held WHERE s.id = held.id
 RETURNING s.id, s.epoch
 
 -- name: recover
--- What is claimed beyond the watermark may or may not be in a queue: a higher fence makes that copy worthless.
-WITH beyond AS (
-    SELECT f.scheduled_for, f.id, f.history_days, s.epoch,
-        row_number() OVER (PARTITION BY f.shard_id ORDER BY f.fire_at, f.id) AS seq
+-- What is claimed beyond the watermark may or may not be in a queue: a higher fence makes that copy worthless. Fires of plain tasks stay
+-- claimed, by the million: so each arm is a range of the index, and the rows are found again by their keys (unnest: few, for the planner).
+WITH beyond AS MATERIALIZED (
+    SELECT f.*, s.epoch, row_number() OVER (PARTITION BY s.id ORDER BY f.fire_at, f.id) AS seq
     FROM scheduling_shard s
     JOIN scheduling_shardprogress p ON p.shard_id = s.id
-    JOIN scheduling_fire f ON f.shard_id = s.id AND f.state = 'claimed'
-        AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL AND NOT f.confirmed)
+    CROSS JOIN LATERAL (
+        SELECT scheduled_for, id, history_days, fire_at FROM scheduling_fire
+        WHERE shard_id = s.id AND state = 'claimed' AND (seq_epoch, seq) > (p.seq_epoch, p.seq)
+        UNION ALL
+        SELECT scheduled_for, id, history_days, fire_at FROM scheduling_fire
+        WHERE shard_id = s.id AND state = 'claimed' AND seq_epoch IS NULL AND seq IS NULL AND NOT confirmed
+    ) AS f
     WHERE s.id = ANY (%(shards)s::smallint[])
+), columns AS (
+    SELECT array_agg(scheduled_for) AS scheduled_fors, array_agg(id) AS ids, array_agg(history_days) AS history_days,
+        array_agg(epoch) AS epochs, array_agg(seq) AS seqs
+    FROM beyond
 ), lifted AS (
     UPDATE scheduling_fire f
     SET fence = f.fence + 1, seq_epoch = b.epoch, seq = b.seq, claimed_until = NULL
-    FROM beyond b
+    FROM columns CROSS JOIN LATERAL unnest(
+        columns.scheduled_fors, columns.ids, columns.history_days, columns.epochs, columns.seqs
+    ) AS b(scheduled_for, id, history_days, epoch, seq)
     WHERE (f.scheduled_for, f.id, f.history_days) = (b.scheduled_for, b.id, b.history_days) AND f.state = 'claimed'
     RETURNING f.*
 )
