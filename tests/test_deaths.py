@@ -125,4 +125,4 @@ def test_workers_that_die_at_each_step_lose_and_double_nothing(start: Start) -> 
         assert worker.wait() == -signal.SIGKILL, f"the worker went on beyond {point}"
     expect_one_effect_each(jobs)
     assert survivor.process.poll() is None
-    assert Fire.objects.filter(attempt__gt=1).count() >= 2, "those that had been acquired, and were not completed"
+    assert Fire.objects.filter(attempt__gt=1).exists(), "what had been acquired, and was not completed"
