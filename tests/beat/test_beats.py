@@ -72,6 +72,6 @@ def test_stop_1_runs_the_tasks_in_beat_itself_and_a_second_one_ends_the_first(sp
     eventually(lambda: Effect.objects.count() >= 2)
     spawn("celery", *BEAT, "fairbeat", EVERY_SECOND, ready="took over 64", **alone)
     assert first.wait() == 1
-    assert "Error: another process has taken over 64 shards" in first.output.splitlines()[-1]
+    assert "Error: another process has taken over" in first.output.splitlines()[-1]  # as many as its write was of
     ran = Effect.objects.count()
     eventually(lambda: Effect.objects.count() > ran)
