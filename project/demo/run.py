@@ -23,8 +23,8 @@ from project.demo import queues, report, stage
 from project.demo.children import ROOT, Children, children
 from project.demo.options import Options
 from project.demo.view import View, open_view, take_snapshot
+from project.environment.process import free_port
 from project.environment.urls import is_amqp
-from project.environment.valkey import free_port
 from scheduling import JobTask
 from scheduling.core.errors import ServiceUnreachable
 from scheduling.models import Job, Node, Shard

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from subprocess import CompletedProcess
 
+from project.environment import process
 from project.environment.process import POLL_INTERVAL_S, ServerFailed
 
 ENGINES = ("docker", "podman")
@@ -38,7 +39,5 @@ def running(image: str, *command: str, port: int, answers: Callable[[str], bool]
         _run(engine, "rm", "--force", "--volumes", name)
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PULL_TIMEOUT_S, check=False
-    )
+def _run(*command: str) -> CompletedProcess[str]:
+    return process.run(*command, timeout_s=PULL_TIMEOUT_S)

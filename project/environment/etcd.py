@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from project.environment import container, probe, process
-from project.environment.process import Server, ServerFailed
-from project.environment.valkey import free_port
+from project.environment.process import Server, ServerFailed, free_port
 from scheduling.core.errors import ServiceUnreachable
 
 IMAGE = "quay.io/coreos/etcd:v3.5.21"
@@ -24,17 +23,6 @@ CLIENT_PORT = 2379
 START_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 10
 FETCH_TIMEOUT_S = 300
-
-
-def provisioned(stack: ExitStack, run_dir: Path) -> tuple[str | None, str]:
-    """Start an etcd that ends with `stack`. Its URL and no reason; or no URL, and why there is none."""
-    reasons = []
-    for attempt in (process_of_ours, in_container):
-        try:
-            return stack.enter_context(attempt(run_dir)), ""
-        except ServerFailed as error:
-            reasons.append(str(error))
-    return None, "; ".join(reasons)
 
 
 @contextmanager
@@ -160,25 +148,20 @@ def _fetch(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     download = ("apt-get", "--quiet", "download", "etcd-server")
-    done = _run(*download, folder=folder)
+    done = _run(download, folder)
     if done.returncode != 0 and os.geteuid() == 0:  # there may be no lists of packages yet
-        _run("apt-get", "--quiet", "update", folder=folder)
-        done = _run(*download, folder=folder)
+        _run(("apt-get", "--quiet", "update"), folder)
+        done = _run(download, folder)
     if done.returncode != 0:
         raise ServerFailed(f"apt-get download etcd-server failed: {done.stderr.strip()}")
     (archive,) = folder.glob("etcd-server_*.deb")
-    done = _run("dpkg-deb", "--extract", str(archive), str(folder), folder=folder)
+    done = _run(("dpkg-deb", "--extract", str(archive), str(folder)), folder)
     if done.returncode != 0:
         raise ServerFailed(f"dpkg-deb --extract {archive.name} failed: {done.stderr.strip()}")
 
 
-def _run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=FETCH_TIMEOUT_S,
-        check=False,
-        cwd=folder,
-    )
+def _run(command: Iterable[str], folder: Path) -> CompletedProcess[str]:
+    return process.run(*command, timeout_s=FETCH_TIMEOUT_S, folder=folder)
+
+
+WAYS = (process_of_ours, in_container)

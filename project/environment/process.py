@@ -6,10 +6,13 @@ A server runs in a session of its own, so that Ctrl-C in the terminal reaches th
 from __future__ import annotations
 
 import pwd
+import random
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -24,6 +27,10 @@ LEFTOVER_TIMEOUT_S = 5
 
 class ServerFailed(FairbeatError):
     """A server of the run's own did not start; the message ends with the last lines of its log."""
+
+
+Way = Callable[[Path], AbstractContextManager[str]]
+"""To a server of the run's own, in this folder: gives its URL, raises `ServerFailed`."""
 
 
 class Identity(TypedDict, total=False):
@@ -85,6 +92,46 @@ def start(
             **as_account(account),
         )
     return Server(name, process, log)
+
+
+def free_port() -> int:
+    """A loopback port that is free now; not one of those that the kernel gives to outgoing connections, so that a
+    server that is started again finds it free again.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def first_of(ways: Iterable[Way], stack: ExitStack, run_dir: Path) -> tuple[str | None, str]:
+    """Go the first of these ways that leads to a server, which ends with `stack`. Its URL and no reason; or no URL, and
+    why there is none.
+    """
+    reasons = []
+    for way in ways:
+        try:
+            return stack.enter_context(way(run_dir)), ""
+        except ServerFailed as error:
+            reasons.append(str(error))
+    return None, "; ".join(reasons)
+
+
+def run(
+    *command: str, timeout_s: float, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever its status, with what it printed."""
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+        check=False,
+        env=environ,
+        cwd=folder,
+    )
 
 
 def as_account(account: pwd.struct_passwd | None) -> Identity:

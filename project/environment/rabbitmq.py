@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from project.environment import probe, process
 from project.environment.container import running
-from project.environment.process import ServerFailed
-from project.environment.valkey import free_port
+from project.environment.process import ServerFailed, free_port
 from scheduling.core.errors import ServiceUnreachable
 
 IMAGE = "rabbitmq:4"
@@ -26,21 +24,11 @@ CONTROL = PROGRAM.with_name("rabbitmqctl")  # not the one in the path: as root, 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
 INSTALL_TIMEOUT_S = 600
-
-
-def provisioned(stack: ExitStack, run_dir: Path) -> tuple[str | None, str]:
-    """Start a RabbitMQ that ends with `stack`. Its URL and no reason; or no URL, and why there is none."""
-    reasons = []
-    for attempt in (container, package):
-        try:
-            return stack.enter_context(attempt(run_dir)), ""
-        except ServerFailed as error:
-            reasons.append(str(error))
-    return None, "; ".join(reasons)
+CONTROL_TIMEOUT_S = 120
 
 
 @contextmanager
-def container(_run_dir: Path) -> Iterator[str]:
+def in_container(_run_dir: Path) -> Iterator[str]:
     """Run the image in a container. Raises `ServerFailed` where that cannot be."""
 
     def url(address: str) -> str:
@@ -93,7 +81,7 @@ class Broker:
 
     def control(self, *arguments: str) -> None:
         """`rabbitmqctl ARGUMENTS…` on this node. Raises `ServerFailed` where that fails."""
-        done = _run(str(CONTROL), *arguments, environ=self._environ)
+        done = process.run(str(CONTROL), *arguments, timeout_s=CONTROL_TIMEOUT_S, environ=self._environ)
         if done.returncode != 0:
             raise ServerFailed(f"rabbitmqctl {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")
 
@@ -102,7 +90,7 @@ class Broker:
         if self._server is not None:
             self._server.stop(signal.SIGTERM, timeout_s=STOP_TIMEOUT_S)
             self._server = None
-        _run("epmd", "-port", str(self._epmd_port), "-kill")
+        process.run("epmd", "-port", str(self._epmd_port), "-kill", timeout_s=CONTROL_TIMEOUT_S)
 
 
 def _settings(folder: Path, *, port: int, epmd_port: int) -> dict[str, str]:
@@ -131,7 +119,7 @@ def _install() -> None:
         raise ServerFailed("Debian's rabbitmq-server is not installed, and only root can install it by apt-get")
     apt_get = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet")
     for arguments in (("update",), ("install", "--yes", "--no-install-recommends", "rabbitmq-server")):
-        done = _run(*apt_get, *arguments, timeout_s=INSTALL_TIMEOUT_S)
+        done = process.run(*apt_get, *arguments, timeout_s=INSTALL_TIMEOUT_S)
         if done.returncode != 0:
             raise ServerFailed(f"apt-get {' '.join(arguments)} failed: {done.stderr.strip()}")
 
@@ -144,15 +132,4 @@ def _answers(url: str) -> bool:
     return True
 
 
-def _run(
-    *command: str, timeout_s: float = 120, environ: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=timeout_s,
-        check=False,
-        env=environ,
-    )
+WAYS = (in_container, package)

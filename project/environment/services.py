@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from project.environment import etcd, lock, postgres, rabbitmq, valkey
+from project.environment import etcd, lock, postgres, process, rabbitmq, valkey
 from project.environment.plan import ETCD_MISSING, MISSING, Plan, Probes, plan
 from project.environment.urls import is_amqp
 from scheduling.core.errors import ServiceUnreachable
@@ -100,12 +100,14 @@ def _started(decided: Plan, stack: ExitStack, *, run_dir: Path, needs: Needs) ->
     redis_url = decided.redis_url or stack.enter_context(valkey.running(run_dir))
     broker_url, missing = decided.broker_url, decided.no_rabbitmq
     if broker_url is None and not missing:
-        broker_url, missing = rabbitmq.provisioned(stack, run_dir) if needs.rabbitmq else (None, NONE_ON_LOCALHOST)
+        broker_url, missing = (
+            process.first_of(rabbitmq.WAYS, stack, run_dir) if needs.rabbitmq else (None, NONE_ON_LOCALHOST)
+        )
     elif broker_url is not None and not is_amqp(broker_url):
         missing = "the configured broker is not a RabbitMQ"
     etcd_url, no_etcd = decided.etcd_url, decided.no_etcd
     if etcd_url is None and not no_etcd:
-        etcd_url, no_etcd = etcd.provisioned(stack, run_dir) if needs.etcd else (None, NOT_CONFIGURED)
+        etcd_url, no_etcd = process.first_of(etcd.WAYS, stack, run_dir) if needs.etcd else (None, NOT_CONFIGURED)
     return Services(
         database_url=database_url,
         redis_url=redis_url,

@@ -6,12 +6,10 @@ truth, and what a broker loses is published again by the shards' owners.
 
 from __future__ import annotations
 
-import random
 import secrets
 import signal
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import redis
@@ -46,7 +44,7 @@ def running(run_dir: Path) -> Iterator[str]:
     folder.mkdir(mode=0o700, exist_ok=True)
     config = folder / "valkey.conf"
     process.end_leftover(folder / "valkey.pid", config, signal.SIGTERM)
-    port, password = free_port(), secrets.token_hex(16)
+    port, password = process.free_port(), secrets.token_hex(16)
     config.touch(mode=0o600)
     config.write_text(CONFIG.format(port=port, password=password, folder=folder))
     url = f"redis://default:{password}@127.0.0.1:{port}/0"
@@ -56,17 +54,6 @@ def running(run_dir: Path) -> Iterator[str]:
         yield url
     finally:
         server.stop(signal.SIGTERM, timeout_s=STOP_TIMEOUT_S)
-
-
-def free_port() -> int:
-    """A loopback port that is free now; not one of those that the kernel gives to outgoing connections, so that a
-    server that is started again finds it free again.
-    """
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _wait(server: Server, url: str) -> None:

@@ -7,8 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from project.environment.etcd import Member, program
-from project.environment.process import ServerFailed
-from project.environment.valkey import free_port
+from project.environment.process import ServerFailed, free_port
 
 NAMES = ("one", "two", "three")
 ANSWER_S = 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from project.environment.etcd import Member
-from project.environment.valkey import free_port
+from project.environment.process import free_port
 from scheduling.coordination.etcd_gateway import EtcdAddress, EtcdGateway
 from scheduling.store.port import StoreUnavailable
 from tests.coordination.etcd_world import SHARDS, EtcdWorld, renewed_at_last

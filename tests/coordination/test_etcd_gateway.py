@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from project.environment.etcd import Member
-from project.environment.valkey import free_port
+from project.environment.process import free_port
 from scheduling.coordination.etcd_client import EtcdClient
 from scheduling.coordination.etcd_gateway import EtcdAddress, EtcdGateway, EtcdRefused
 from scheduling.core.errors import InvalidField

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -38,22 +37,8 @@ def test_what_a_killed_run_left_behind_is_stopped_and_its_data_is_gone(tmp_path:
     left.close()
 
 
-def test_where_every_way_fails_each_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(etcd, "process_of_ours", failing("there is no apt-get"))
-    monkeypatch.setattr(etcd, "in_container", failing("no Docker answers"))
-    with ExitStack() as stack:
-        assert etcd.provisioned(stack, tmp_path) == (None, "there is no apt-get; no Docker answers")
-
-
-def test_a_program_is_taken_before_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    @contextmanager
-    def working(_run_dir: Path):
-        yield "http://program"
-
-    monkeypatch.setattr(etcd, "process_of_ours", working)
-    monkeypatch.setattr(etcd, "in_container", failing("never asked"))
-    with ExitStack() as stack:
-        assert etcd.provisioned(stack, tmp_path) == ("http://program", "")
+def test_the_program_is_tried_before_a_container():
+    assert (etcd.process_of_ours, etcd.in_container) == etcd.WAYS
 
 
 def test_without_a_program_and_without_packages_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -68,15 +53,3 @@ def test_a_program_that_was_fetched_once_is_not_fetched_again(monkeypatch: pytes
     fetched.parent.mkdir(parents=True)
     fetched.touch()
     assert etcd.program(tmp_path) == fetched
-
-
-def failing(reason: str):
-    """A way to an etcd that is closed."""
-
-    @contextmanager
-    def way(_run_dir: Path):
-        if reason:
-            raise ServerFailed(reason)
-        yield
-
-    return way

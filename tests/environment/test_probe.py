@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from project.environment import probe
-from project.environment.valkey import free_port
+from project.environment.process import free_port
 from scheduling.core.errors import InvalidField, ServiceUnreachable
 
 

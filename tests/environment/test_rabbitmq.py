@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -23,22 +22,8 @@ def test_a_node_from_the_package_answers_on_loopback_alone_and_is_gone_afterward
     assert not node.is_running()
 
 
-def test_where_every_way_fails_each_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(rabbitmq, "container", failing("no Docker engine answers"))
-    monkeypatch.setattr(rabbitmq, "package", failing("only root can install it"))
-    with ExitStack() as stack:
-        assert rabbitmq.provisioned(stack, tmp_path) == (None, "no Docker engine answers; only root can install it")
-
-
-def test_a_container_is_taken_before_a_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    @contextmanager
-    def working(_run_dir: Path):
-        yield "amqp://container//"
-
-    monkeypatch.setattr(rabbitmq, "container", working)
-    monkeypatch.setattr(rabbitmq, "package", failing("never asked"))
-    with ExitStack() as stack:
-        assert rabbitmq.provisioned(stack, tmp_path) == ("amqp://container//", "")
+def test_a_container_is_tried_before_the_package():
+    assert (rabbitmq.in_container, rabbitmq.package) == rabbitmq.WAYS
 
 
 def test_without_root_an_uninstalled_package_is_a_reason_and_not_a_crash(
@@ -48,15 +33,3 @@ def test_without_root_an_uninstalled_package_is_a_reason_and_not_a_crash(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ServerFailed, match="only root can install it"), rabbitmq.package(tmp_path):
         pass
-
-
-def failing(reason: str):
-    """A way to a RabbitMQ that is closed."""
-
-    @contextmanager
-    def way(_run_dir: Path):
-        if reason:
-            raise ServerFailed(reason)
-        yield
-
-    return way
