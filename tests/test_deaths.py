@@ -16,7 +16,8 @@ import pytest
 from project.demo.models import Effect
 from scheduling.core.definition import JobDefinition
 from scheduling.failpoints import VARIABLE, Point
-from scheduling.models import Fire, Job, JobClock, Shard
+from scheduling.models import Fire, Job, JobClock, JobRun, Shard
+from scheduling.models.job_run import RunState
 from tests.conftest import Spawn
 from tests.processes import Spawned, eventually
 
@@ -125,4 +126,5 @@ def test_workers_that_die_at_each_step_lose_and_double_nothing(start: Start) -> 
         assert worker.wait() == -signal.SIGKILL, f"the worker went on beyond {point}"
     expect_one_effect_each(jobs)
     assert survivor.process.poll() is None
-    assert Fire.objects.filter(attempt__gt=1).exists(), "what had been acquired, and was not completed"
+    lost = JobRun.objects.filter(state=RunState.LOST).count()
+    assert lost == 2, "the runs of those that died between acquire and complete, and no others"

@@ -140,7 +140,6 @@ def acquire(process: WorkerProcess, fired: Fired, *, worker: str, hard_timeout_s
         verdict = _patiently(lambda: process.ledger.acquire(fired.delivery), what, for_s=for_s)
     except (OperationalError, InterfaceError, SoftTimeLimitExceeded) as error:
         raise Reject(f"the ledger could not be asked: {error}", requeue=True) from error
-    failpoint(Point.ACQUIRE_COMMITTED)
     decided = on_decided.get(None)
     if decided is not None:
         decided()
@@ -148,6 +147,7 @@ def acquire(process: WorkerProcess, fired: Fired, *, worker: str, hard_timeout_s
         count_refusal(verdict.reason)
         log.info("fire %s (fence %d) is not run: %s", fired.delivery.fire_id, fired.delivery.fence, verdict.reason)
         raise Ignore(f"not run: {verdict.reason}")
+    failpoint(Point.ACQUIRE_COMMITTED)
     return Attempt(process, fired, verdict, worker=worker)
 
 
