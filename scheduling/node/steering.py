@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 from scheduling.coordination.port import Assignment
 from scheduling.core.clock import Clock
@@ -21,6 +22,7 @@ from scheduling.core.fire import Fire
 from scheduling.node.storekeeper import Order, Report, Take
 
 logger = logging.getLogger(__name__)
+PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to the next renewal: it may be so each time
 
 
 class Steering:
@@ -43,6 +45,7 @@ class Steering:
         self._publish, self._order, self._tell_released, self._renew_soon = publish, order, release, renew_soon
         self._taking: set[int] = set()
         self._releasing: set[int] = set()
+        self._taken_at: dict[int, float] = {}  # monotonic
         self._is_ending = False
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
@@ -51,7 +54,7 @@ class Steering:
                 case Publish(fires):
                     self._publish(fires)
                 case TakeAgain(shards):
-                    self._take(shards)
+                    self._take_again(shards)
                 case HandOver(shards):
                     self._release(shards)
                 case _:
@@ -84,9 +87,14 @@ class Steering:
             self._taking |= wanted
             self._order(Take(wanted))
 
+    def _take_again(self, shards: frozenset[int]) -> None:
+        long_ago = self._clock.monotonic() - PAUSE_S
+        self._take(frozenset(shard for shard in shards if self._taken_at.get(shard, -inf) <= long_ago))
+
     def taken(self, shards: frozenset[int]) -> None:
         """A take-over that was ordered has ended well."""
         self._taking -= shards
+        self._taken_at |= dict.fromkeys(shards, self._clock.monotonic())
 
     def not_taken(self, shards: frozenset[int]) -> None:
         """It has not; a renewal says whether they are still to be ours."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from scheduling.coordination.port import Assignment
+from scheduling.core.effects import TakeAgain
 from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire
 from scheduling.node.steering import Steering
@@ -77,6 +78,23 @@ def test_a_take_over_that_failed_asks_whether_it_is_still_wanted(node: Wheelhous
     assert (node.renewals, node.takes()) == (1, [])
     node.assign(frozenset({2}))
     assert node.takes() == [frozenset({2})]
+
+
+def test_a_shard_in_doubt_is_taken_again_at_once_but_not_again_and_again(node: Wheelhouse) -> None:
+    """What is in doubt each time, as where every claim fails, is left to the renewals: two a second."""
+    node.assign(MINE)
+    node.take(MINE)
+    node.clock.advance(10)
+    node.takes()
+    node.steering.carry_out([TakeAgain(MINE)])
+    assert node.takes() == [MINE]
+    node.take(MINE)
+    node.clock.advance(0.1)
+    node.engine.drop(MINE)
+    node.steering.carry_out([TakeAgain(MINE)])
+    assert node.takes() == []
+    node.assign(MINE)
+    assert node.takes() == [MINE]
 
 
 def test_an_assignment_that_is_read_when_its_lease_is_out_takes_nothing(node: Wheelhouse) -> None:
