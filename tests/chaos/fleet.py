@@ -72,6 +72,10 @@ class Host:
         log = self._folder / f"{self.id}.log"
         self._server = process.start(self.id, command, log=log, environ=self._environ | self._variables() | environ)
 
+    def tell(self, **environ: str) -> None:
+        """What is started here from now on has these variables."""
+        self._environ |= environ
+
     def kill(self) -> None:
         """SIGKILL for it and its children, at once."""
         self.is_wanted = False

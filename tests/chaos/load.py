@@ -52,8 +52,18 @@ def make_load(*, start_at: datetime, end_at: datetime) -> None:
     for slug, weight in TENANTS.items():
         Tenant.objects.create(slug=slug, weight=weight)
     for group in GROUPS:
-        for number in range(group.count):
-            _make(group, number, start_at=start_at, end_at=end_at)
+        _make_all(group, start_at=start_at, end_at=end_at)
+
+
+@transaction.atomic
+def make_more(*, start_at: datetime, end_at: datetime) -> None:
+    """Some jobs more, in whatever shards there are by now."""
+    _make_all(Group("acme", f"of {start_at:%H:%M:%S}", 12, 2.0), start_at=start_at, end_at=end_at)
+
+
+def _make_all(group: Group, **span: datetime) -> None:
+    for number in range(group.count):
+        _make(group, number, **span)
 
 
 def _make(group: Group, number: int, **span: datetime) -> None:

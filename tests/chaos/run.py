@@ -48,7 +48,7 @@ def play(services: Services, *, seconds: float, seed: int, run_dir: Path, table_
         end_at = _begin(family, monitor, seconds=seconds)
         until = time.monotonic() + (end_at - JobClock.objects.now()).total_seconds()
         connection.close()  # faults would break it
-        acts = _inject(Stage(services, family, monitor), until=until, seed=seed)
+        acts = _inject(Stage(services, family, monitor, end_at), until=until, seed=seed)
         _settle(family, end_at)
     verdict = judge(read_evidence(log))
     connection.close()

@@ -5,18 +5,25 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import kombu
 import psycopg
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
 
 from project.celery import queue_plan
+from scheduling.conf import scheduling_settings
 from scheduling.core.fire import Lane
 from scheduling.failpoints import VARIABLE, Point
+from scheduling.models import JobClock
 from tests.chaos.fleet import Host, NodeHost
-from tests.chaos.load import RARE, RARE_EVERY_S
+from tests.chaos.load import RARE, RARE_EVERY_S, make_more
 from tests.chaos.monitor import NAME
 from tests.chaos.order import Injection
+from tests.chaos.settings import SHARDS_VARIABLE
 from tests.chaos.stage import POLL_S, WARM_UP_S, Act, Stage
 from tests.proxy import Way
 
@@ -31,10 +38,11 @@ TITLES = {
     "11": "etcd loses its leader; its majority",
     "13": "one-way partitions between a node and etcd, or Postgres",
     "15": "the wall clock of a node jumps by 5 s, by an hour",
-    "19": "nodes join and leave",
+    "19": "nodes join and leave; shards are added",
     "20": "SIGTERM, then SIGKILL while it drains",
 }
 
+MORE_SHARDS, MAKING = 32, timedelta(seconds=1)
 DYING_S = 3.0  # what is left of a fault's time for the take-over of a node that is dead
 
 Script = Callable[[Act], None]
@@ -148,6 +156,33 @@ def _come_and_go(act: Act) -> None:
     act.fleet.spare.stop()
     act.heals()
     act.recovers()
+
+
+@_scenario("19", "shards added")
+def _shards_added(act: Act) -> None:
+    """As the manual says: migrate with more of them, then restart the nodes. Of the first two settings are in force."""
+    shards = scheduling_settings(settings).SHARDS + MORE_SHARDS
+    settings.SCHEDULING = settings.SCHEDULING | {"SHARDS": shards}
+    call_command("migrate", verbosity=0, interactive=False)
+    start_at = JobClock.objects.now() + MAKING  # a job has no occurrence before it was made
+    make_more(start_at=start_at, end_at=act.stage.load_ends_at)
+    connection.close()  # faults would break it
+    for host in act.fleet.hosts:
+        host.tell(**{SHARDS_VARIABLE: str(shards)})
+    first, *others = act.rng.sample(act.fleet.nodes, len(act.fleet.nodes))
+    _restart(first)
+    act.joins(first, spare_s=6.0)
+    _restart(*others)
+    act.heals()
+    act.recovers()
+
+
+def _restart(*hosts: NodeHost) -> None:
+    for host in hosts:
+        host.terminate()
+    for host in hosts:
+        host.stop()
+        host.start()
 
 
 @_scenario("20", "node")

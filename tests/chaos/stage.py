@@ -30,6 +30,7 @@ class Stage:
     services: Services
     fleet: Fleet
     monitor: Monitor
+    load_ends_at: datetime
 
 
 @dataclass(slots=True)
