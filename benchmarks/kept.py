@@ -16,13 +16,16 @@ QUICK = Path(".run/bench/results")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``figures`` is None where it could not be measured; ``reason`` then says why."""
+    """``figures`` is None where it could not be measured; ``reason`` then says why. ``ours`` is what Fairbeat fired a
+    second in the same run, where that was measured: machines differ, so nothing else is to be compared with it.
+    """
 
     name: str
     command: str
     figures: dict[str, Any] | None
     reason: str = ""
     took_s: float = 0.0
+    ours: float | None = None
     on: dict[str, Any] = field(default_factory=dict)  # hardware, versions, commit mode, commit and time
 
     def figure(self, name: str = "fires_per_s") -> float | None:

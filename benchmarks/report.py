@@ -119,19 +119,21 @@ def _fire_paths(records: Mapping[str, Record]) -> str:
 
 
 def _peers(records: Mapping[str, Record]) -> str:
-    ours = records[CAPACITY].figure() if CAPACITY in records else None
+    """Each beside what Fairbeat did in the same run."""
     rows = []
     for name, what in CEILINGS.items():
         if (figures := _figures(records, name)) is not None:
             theirs = figures.get("confirmed_per_s") or figures.get("claimed_per_s")
-            rows.append(
-                [f"ceiling: {what}", _number(theirs), _number(ratio(ours, theirs)), "", _command(records[name])]
-            )
-    rows += [_peer_row(records[name], ours) for name in (*PEERS, *OTHER_PEERS) if _figures(records, name)]
-    return _table(["beside", "a second", "Fairbeat ÷ it", "what it is", "command"], rows)
+            rows.append([f"ceiling: {what}", *_beside(records[name], theirs), "", _command(records[name])])
+    rows += [_peer_row(records[name]) for name in (*PEERS, *OTHER_PEERS) if _figures(records, name)]
+    return _table(["beside", "a second", "Fairbeat in that run", "Fairbeat ÷ it", "what it is", "command"], rows)
 
 
-def _peer_row(record: Record, ours: float | None) -> list[str]:
+def _beside(record: Record, theirs: float | None) -> list[str]:
+    return [_number(theirs), _number(record.ours), _number(ratio(record.ours, theirs))]
+
+
+def _peer_row(record: Record) -> list[str]:
     figures = record.figures or {}
     versions = ", ".join(f"{name} {version}" for name, version in figures.get("versions", {}).items())
     said = [f"{figures['jobs']:,} jobs", versions]
@@ -143,8 +145,7 @@ def _peer_row(record: Record, ours: float | None) -> list[str]:
         said.insert(
             1, f"periodic deferrer; defer {figures['defer_per_s']:,}, batch_defer {figures['batch_defer_per_s']:,}"
         )
-    rate = figures["fires_per_s"]
-    return [record.name, _number(rate), _number(ratio(ours, rate)), "; ".join(said), _command(record)]
+    return [record.name, *_beside(record, figures["fires_per_s"]), "; ".join(said), _command(record)]
 
 
 def _growth(records: Mapping[str, Record]) -> str:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,10 @@ class Suite:
         """By name."""
         records: dict[str, Record] = {}
         for benchmark in benchmarks:
-            record = self._run(benchmark, self._capacity(records))
+            record = replace(
+                self._run(benchmark, self._capacity(records)),
+                ours=records[CAPACITY].figure() if CAPACITY in records else None,
+            )
             kept.write(record, self._folder)
             records[benchmark.name] = record
             _say(f"  {record.took_s:5.1f} s  {_in_short(record)}")
@@ -145,7 +149,7 @@ class Suite:
         figures = None if reason else _last_line(output)
         if figures is None:
             reason = reason or "its last line is no JSON"
-        return Record(benchmark.name, shown.strip(), figures, reason, round(time.monotonic() - began, 1), self._on)
+        return Record(benchmark.name, shown.strip(), figures, reason, round(time.monotonic() - began, 1), on=self._on)
 
     def _output(self, benchmark: Benchmark, command: Sequence[str]) -> tuple[str, str]:
         """What it said, and why that is no result."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.report import BEGIN, END, between_markers, flat, measured_on, tables
 from tests.benchmarks.records import fired, named, peer, record
 
@@ -17,9 +19,11 @@ def test_a_fire_path_is_a_row_with_its_costs_and_its_command():
     assert "`python -m fire_path`" in row
 
 
-def test_a_peer_is_a_row_with_what_we_are_to_it():
-    text = tables(named(fired("fire_path", 12_000), peer("redbeat_confirms", 300, publisher_confirms=True)))
-    assert "| redbeat_confirms | 300 | 40.0 | 1,000 jobs; with publisher confirms; celery 5.7.0 |" in text
+def test_a_peer_is_a_row_with_what_we_are_to_it_in_the_same_run_whatever_another_one_found():
+    beside = replace(peer("redbeat_confirms", 300, publisher_confirms=True), ours=9_000)
+    text = tables(named(fired("fire_path", 12_000), beside, peer("redbeat", 600)))
+    assert "| redbeat_confirms | 300 | 9,000 | 30.0 | 1,000 jobs; with publisher confirms; celery 5.7.0 |" in text
+    assert "| redbeat | 600 | – | – |" in text
 
 
 def test_growth_is_a_row_for_each_case():
