@@ -50,6 +50,7 @@ class OverlapPolicy(StrEnum):
     SKIP = "skip"
     BUFFER_ONE = "buffer_one"
     BUFFER_ALL = "buffer_all"
+    CANCEL_RUNNING = "cancel_running"  # what runs is asked to stop, and the newest takes its place
 
 
 class CatchUp(StrEnum):

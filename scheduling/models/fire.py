@@ -5,8 +5,10 @@
     (none)    -claim->  claimed -acquire-> running -ok-> succeeded
     claimed   -limit | turn | overlap-> parked -released-> claimed
     running   -fail | lease out-> retry_wait -due-> claimed      fence + 1
-    running   -attempts exhausted-> dead
-    claimed | parked, never started -policy-> skipped(reason)
+    running   -attempts exhausted | cancel-> dead          with a dead letter
+    running   -snooze-> retry_wait                         fence + 1, the attempt is not counted
+    claimed | parked, never started -policy | cancel-> skipped(reason)
+    dead      -redrive-> retry_wait                        fence + 1, as many attempts more
 
 The table is partitioned by time-to-live class and by UTC day of ``scheduled_for``, so its primary key holds both;
 Django knows the id alone. Look a fire up with ``Fire.objects.by_id()``, which reads one partition: the id carries the
@@ -73,6 +75,12 @@ class Fire(models.Model):
     started_at = models.DateTimeField(null=True, help_text="Real time at which the current attempt began.")
     covers = models.IntegerField(default=1, help_text="Occurrences that this row accounts for.")
     covers_to = models.DateTimeField(null=True, help_text="The last of them.")
+    cancel_reason = models.TextField(
+        default="", db_default="", help_text="Why it is to stop, where that was asked for while it runs."
+    )
+    sent_again_at = models.DateTimeField(
+        null=True, help_text="Real time at which its message, which seemed to be gone, was last sent once more."
+    )
     nominal = models.TextField(default="", help_text="Local times that the zone skips, for which it stands.")
     finished_at = models.DateTimeField(null=True, help_text="Real time.")
 

@@ -100,7 +100,7 @@ class Job(models.Model):
     misfire_grace_s = models.FloatField(default=30.0, help_text="Real seconds.")
     catch_up_limit = models.IntegerField(default=100)
     catch_up_window = models.DurationField(default=timedelta(hours=1))
-    overlap = models.CharField(max_length=12, choices=_choices(OverlapPolicy), default=OverlapPolicy.ALLOW.value)
+    overlap = models.CharField(max_length=20, choices=_choices(OverlapPolicy), default=OverlapPolicy.ALLOW.value)
     buffer_limit = models.IntegerField(default=100, help_text="Overlap buffer_all: how many fires may wait.")
     max_attempts = models.IntegerField(default=3)
     retry_base = models.DurationField(default=timedelta(seconds=10))

@@ -10,7 +10,10 @@ from django.db import models
 class RunState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    LOST = "lost"  # its lease ran out
+    LOST = "lost"  # its lease ran out, or its process died
+    TIMED_OUT = "timed_out"  # ended by its hard timeout
+    SNOOZED = "snoozed"  # it put itself off, which is no attempt
+    CANCELLED = "cancelled"  # it stopped because it was asked to, or because it wanted to
 
 
 class JobRun(models.Model):
