@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -19,8 +21,27 @@ class WorkerProcess:
     lease_s: float  # real
 
 
-@cache
+_in_place: WorkerProcess | None = None
+
+
 def worker_process() -> WorkerProcess:
+    """This process's own, or what a test has put in its place."""
+    return own_process() if _in_place is None else _in_place
+
+
+@contextmanager
+def in_place(process: WorkerProcess) -> Iterator[None]:
+    """Within it ``process`` is what tasks run with, in whatever thread."""
+    global _in_place
+    before, _in_place = _in_place, process
+    try:
+        yield
+    finally:
+        _in_place = before
+
+
+@cache
+def own_process() -> WorkerProcess:
     """Raises ValueError for settings, and InvalidField for failpoints, that cannot be."""
     from django.conf import settings
     from django.db import router
@@ -34,4 +55,4 @@ def worker_process() -> WorkerProcess:
     return WorkerProcess(ledger, Heartbeat(ledger, every_s=lease_s / 3), lease_s)
 
 
-os.register_at_fork(after_in_child=worker_process.cache_clear)
+os.register_at_fork(after_in_child=own_process.cache_clear)

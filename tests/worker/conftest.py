@@ -15,7 +15,7 @@ from django.db import connection
 from project.celery import app
 from scheduling import JobTask
 from scheduling.models import Fire
-from scheduling.worker.process import worker_process
+from scheduling.worker.process import own_process
 from tests.fires import headers_of, make_fire, make_job
 from tests.worker.sample_tasks import EFFECTS
 
@@ -36,9 +36,9 @@ Deliver = Callable[[Fire], Told]
 @pytest.fixture(autouse=True)
 def _own_process() -> Iterator[None]:
     """Each test is a worker process of its own, as far as ledger and heartbeat go."""
-    worker_process.cache_clear()
+    own_process.cache_clear()
     yield
-    worker_process.cache_clear()
+    own_process.cache_clear()
 
 
 @pytest.fixture
