@@ -27,6 +27,10 @@ SHAPE = 1  # to be raised with every change of the arguments below that is not a
 SLUG = re.compile(r"[a-z0-9\-_.]{1,100}")
 LANE = re.compile(r"[a-z]{1,20}")
 PREFIX = re.compile(r"[A-Za-z0-9\-_]{1,64}")
+VERSION = re.compile(r"v\d+(-m\d+)?(-d\d+)?")
+NAME = re.compile(
+    rf"(?P<prefix>{PREFIX.pattern})\.(?P<slug>{SLUG.pattern})\.(?P<lane>{LANE.pattern})\.{VERSION.pattern}"
+)
 
 Argument = str | int
 QUORUM: Mapping[str, Argument] = {"x-queue-type": "quorum"}
@@ -96,6 +100,15 @@ class QueuePlan:
         _must_match("lane", lane, LANE)
         exchange = f"{self.prefix}-dead"
         return DeadLetters(exchange, lane, f"{exchange}.{lane}.v{SHAPE}")
+
+    def owner(self, queue: str) -> tuple[str, str] | None:
+        """The tenant (its slug) and the lane of a queue of this prefix, of whatever version; None: it is no tenant's.
+
+        >>> QueuePlan().owner("fairbeat.acme.eu.bulk.v1-m100")
+        ('acme.eu', 'bulk')
+        """
+        found = NAME.fullmatch(queue)
+        return (found["slug"], found["lane"]) if found and found["prefix"] == self.prefix else None
 
     def _arguments(self, dead: DeadLetters) -> dict[str, Argument]:
         return {
