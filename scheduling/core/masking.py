@@ -1,0 +1,96 @@
+"""What is not shown of arguments: values under keys that look like secrets.
+
+::
+
+    {"customer": 42, "api_key": "k-123", "card": {"cvv": "007"}}
+    {"customer": 42, "api_key": "********", "card": {"cvv": "********"}}
+
+A key is compared by its letters and digits alone, so ``apiKey``, ``api_key`` and ``X-Api-Key`` are alike. A word of
+five letters and more may stand anywhere in it (``secret`` in ``client_secret_2``); a shorter one has to be a whole
+part of it (``pin`` in ``card_pin``, and not in ``shipping``).
+
+Pure, and cheap where there is nothing to hide. Does not look at values: a password in the middle of a text, or at a
+place in a list, is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+HIDDEN = "********"
+REMEMBERED = 4096  # keys, and beginnings of texts
+WHOLE_PART = 4  # letters: a word that is not longer has to be a whole part of the key
+DEFAULT_MASK_KEYS = (
+    "password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "token", "apikey", "accesskey",
+    "privatekey", "signingkey", "encryptionkey", "authorization", "auth", "bearer", "cookie", "session", "credential",
+    "signature", "jwt", "otp", "pin", "cvv", "cvc", "cardnumber", "creditcard", "iban", "ssn",
+)  # fmt: skip
+
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+# A text of JSON as canonical_json and Postgres write it, up to where it was cut, and the colon behind a key. It takes
+# every text whole, so that it never looks at a character twice.
+_TEXT_IN_JSON = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(: )?)?')
+
+
+class Mask:
+    """``words`` are what the keys of secrets contain; without any, nothing is hidden."""
+
+    def __init__(self, words: Iterable[str] = DEFAULT_MASK_KEYS) -> None:
+        plain = {_letters(word) for word in words} - {""}
+        self._anywhere = tuple(sorted(word for word in plain if len(word) > WHOLE_PART))
+        self._parts = frozenset(word for word in plain if len(word) <= WHOLE_PART)
+        self.hides = lru_cache(maxsize=REMEMBERED)(self._hides)
+        self._has_secret = lru_cache(maxsize=REMEMBERED)(self._has_key_that_hides)
+        self._short = lru_cache(maxsize=REMEMBERED)(self._masked)
+
+    def value(self, value: Any) -> Any:
+        """A JSON value, with what is under such keys hidden at any depth. None stays: what is missing is no secret."""
+        if isinstance(value, Mapping):
+            return {key: self._under(key, inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(inner) for inner in value]
+        return value
+
+    def beginning(self, text: str, length: int) -> str:
+        """The first characters of a JSON text, masked. Jobs say the same again and again: that is remembered."""
+        if not self._has_secret(text[:length]):
+            return text[:length]
+        masked = self._short(text) if len(text) <= length else self._masked(text)
+        return masked[:length]
+
+    def _under(self, key: Any, value: Any) -> Any:
+        if value is not None and isinstance(key, str) and self.hides(key):
+            return HIDDEN
+        return self.value(value)
+
+    def _has_key_that_hides(self, beginning: str) -> bool:
+        return any(colon and self.hides(key) for key, colon in _TEXT_IN_JSON.findall(beginning))
+
+    def _masked(self, text: str) -> str:
+        return json.dumps(self.value(json.loads(text)))
+
+    def _hides(self, key: str) -> bool:
+        letters = _letters(key)
+        if any(word in letters for word in self._anywhere):
+            return True
+        return bool(self._parts) and not self._parts.isdisjoint(part.lower() for part in _PART.findall(key))
+
+
+def _letters(key: str) -> str:
+    return "".join(filter(str.isalnum, key)).lower()
+
+
+DEFAULT = Mask()
+
+
+def mask(value: Any, words: Iterable[str] = DEFAULT_MASK_KEYS) -> Any:
+    """``value`` without what stands under keys that look like secrets.
+
+    >>> mask({"customer": 42, "login": [{"Api-Key": "k-123"}]})
+    {'customer': 42, 'login': [{'Api-Key': '********'}]}
+    """
+    return (DEFAULT if words is DEFAULT_MASK_KEYS else Mask(words)).value(value)
