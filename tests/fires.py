@@ -55,6 +55,7 @@ def delivery_of(fire: Fire, *, fence: int | None = None) -> Delivery:
     return Delivery(
         fire_id=fire.id,
         job_id=fire.job_id,
+        tenant=fire.tenant.slug,
         scheduled_for=fire.scheduled_for,
         history_days=fire.history_days,
         fence=fire.fence if fence is None else fence,

@@ -24,7 +24,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from scheduling.store.ledger_port import Delivery
 from scheduling.store.partitions import TABLES, Day, day_of
 from scheduling.store.prepared import PreparedStatements, Row, Session, can_run
-from scheduling.store.statements import read_statements
+from scheduling.store.statements import read_statements, statements
 
 SQL = Path(__file__).parent / "sql" / "ledger.sql"
 FIRES, RUNS = TABLES
@@ -102,8 +102,9 @@ class LedgerSession:
 def _texts(fires: str) -> dict[str, str]:
     """The statements, on this table of fires and the one of their runs."""
     if fires == FIRES:
-        return read_statements(SQL)
-    return read_statements(SQL, fires=fires, runs=fires.replace(FIRES, RUNS), table_beyond_scans="NULL")
+        return read_statements(SQL, **statements("dead_letters"))
+    own = {"fires": fires, "runs": fires.replace(FIRES, RUNS), "table_beyond_scans": "NULL"}
+    return read_statements(SQL, **statements("dead_letters") | own)
 
 
 def _first(rows: list[Row]) -> Row | None:

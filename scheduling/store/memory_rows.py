@@ -84,6 +84,7 @@ class StoredFire:
     nominal: str = ""
     exclusive: bool = False  # asked for one at a time
     skipped_at: datetime | None = None
+    cancel_reason: str = ""  # why it is to stop, where that was asked for while it runs
 
     @property
     def is_unfinished(self) -> bool:
@@ -114,10 +115,29 @@ class StoredFire:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One attempt that has ended: succeeded, failed, or lost with its lease."""
+    """One attempt that has ended, and how: a ``RunState``."""
 
     state: str
     holder: UUID | None
+    worker: str = ""  # empty where its owner ended it
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLetter:
+    """A dead letter: how the fire died, and with which fence."""
+
+    reason: str
+    fence: int
+    attempts: int
+    error: str = ""
+    worker: str = ""
+
+
+@dataclass(slots=True)
+class StoredStep:
+    fence: int  # of the attempt that began it
+    is_done: bool = False
+    result: str = "null"  # JSON
 
 
 @dataclass(slots=True)
@@ -136,8 +156,14 @@ class Rows:
     jobs: dict[UUID, StoredJob] = field(default_factory=dict)
     fires: dict[UUID, StoredFire] = field(default_factory=dict)
     runs: dict[tuple[UUID, int], StoredRun] = field(default_factory=dict)  # by (fire, fence)
+    letters: dict[UUID, StoredLetter] = field(default_factory=dict)  # by fire
+    steps: dict[tuple[UUID, str], StoredStep] = field(default_factory=dict)  # by (fire, name)
     reports: dict[str, int] = field(default_factory=dict)  # fires confirmed, by node
     lock: Lock = field(default_factory=Lock, repr=False)
+
+    def died(self, fire: StoredFire, *, error: str, worker: str = "") -> None:
+        """Its dead letter, once the fire is as it died."""
+        self.letters[fire.id] = StoredLetter(fire.reason, fire.fence, fire.attempt, error, worker)
 
     def is_beyond(self, fire: StoredFire) -> bool:
         """Claimed beyond its shard's watermark: it may or may not be in a queue."""

@@ -34,6 +34,7 @@ def fired(task_id: str | None, headers: Mapping[str, Any] | None) -> Fired | Non
         delivery = Delivery(
             fire_id=UUID(task_id),
             job_id=UUID(headers[message.JOB]),
+            tenant=headers[message.TENANT],
             scheduled_for=datetime.fromisoformat(headers[message.SCHEDULED_FOR]),
             history_days=int(headers[message.KEEP]),
             fence=int(headers[message.FENCE]),

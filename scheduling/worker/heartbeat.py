@@ -75,7 +75,7 @@ class Heartbeat:
             self._ledger.close()
             return
         try:
-            lost = self._ledger.heartbeat([context.fired.delivery for context in contexts])
+            lost = self._ledger.heartbeat([context.fired.delivery for context in contexts]).lost
         except Error as error:
             log.warning("the leases of %d running fires could not be renewed, trying again: %s", len(contexts), error)
             self._ledger.close()

@@ -219,7 +219,7 @@ def beaten_it(world: World, answer: Any, _writes: Writes) -> bool:
     """Nobody is told that he lost what he has."""
     delivery = world.run.delivery
     has = Fire.objects.filter(id=delivery.fire_id, fence=delivery.fence, holder=delivery.holder).exists()
-    return answer == set() or not has
+    return answer.lost == set() or not has
 
 
 # -- people ------------------------------------------------------------------------------------------------------------

@@ -153,6 +153,7 @@ def _acquired(fire: Fire) -> Acquired:
     delivery = Delivery(
         fire_id=fire.id,
         job_id=fire.job_id,
+        tenant=fire.tenant.slug,
         scheduled_for=fire.scheduled_for,
         history_days=fire.history_days,
         fence=fire.fence,

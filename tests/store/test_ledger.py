@@ -12,8 +12,8 @@ from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.identity import fire_id, millisecond_of, run_id
 from scheduling.models import Fire, JobRun
-from scheduling.store.ledger import RESULT_LIMIT
 from scheduling.store.ledger_port import Failure
+from scheduling.store.ledger_values import RESULT_LIMIT
 from tests.fires import NOON, delivery_of, make_fire, make_job, row_of
 from tests.store.ledger_plans import acquired, counted_round_trips
 
@@ -169,7 +169,7 @@ def test_heartbeat_renews_every_named_fire(ledger):
         acquired(ledger, delivery)
     Fire.objects.update(lease_until=NOON)
 
-    assert ledger.heartbeat(deliveries[:2]) == set()
+    assert ledger.heartbeat(deliveries[:2]).lost == set()
     renewed = {f.id for f in Fire.objects.filter(lease_until__gt=NOON)}
     assert renewed == {d.fire_id for d in deliveries[:2]}
 
@@ -181,14 +181,14 @@ def test_heartbeat_names_the_holders_that_lost_their_fire_and_renews_the_others(
     Fire.objects.filter(id=retaken.fire_id).update(fence=2, holder=uuid.uuid4())
     Fire.objects.filter(id=gone.fire_id).delete()
 
-    assert ledger.heartbeat([kept, retaken, gone]) == {retaken.holder, gone.holder}
+    assert ledger.heartbeat([kept, retaken, gone]).lost == {retaken.holder, gone.holder}
 
 
 def test_heartbeat_does_not_call_a_fire_lost_that_its_holder_has_just_completed(ledger):
     verdict = acquired(ledger, delivery_of(make_fire(make_job())))
     ledger.complete(verdict, worker="w", result="")
 
-    assert ledger.heartbeat([verdict.delivery]) == set()
+    assert ledger.heartbeat([verdict.delivery]).lost == set()
 
 
 def test_bury_ends_a_claimed_fire_with_its_reason_and_nothing_else(ledger):

@@ -89,6 +89,7 @@ def test_a_message_whose_partition_never_was_is_refused(planning_ledger):
     delivery = Delivery(
         fire_id=fire_id(job.id, scheduled_for),
         job_id=job.id,
+        tenant=job.tenant.slug,
         scheduled_for=scheduled_for,
         history_days=7,
         fence=1,

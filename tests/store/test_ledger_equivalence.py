@@ -15,7 +15,7 @@ import pytest
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import OverlapPolicy
 from scheduling.store.ledger import PostgresLedger
-from scheduling.store.ledger_port import Acquired, Delivery, Failure, Ledger
+from scheduling.store.ledger_port import Acquired, Delivery, Failure, Ledger, Renewal
 from scheduling.store.memory_ledger import MemoryLedger
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, job_id
@@ -85,6 +85,7 @@ class Teller:
         delivery = Delivery(
             fire_id=fire,
             job_id=job_id(job),
+            tenant="tenant-1",
             scheduled_for=NOON + SECOND * at_s,
             history_days=HISTORY_DAYS,
             fence=fence or row.fence,
@@ -117,7 +118,7 @@ class Teller:
         """Mostly the newest."""
         return self._acquired[-1 if which % 2 else which % len(self._acquired)]
 
-    def heartbeat(self, which: int) -> set[UUID]:
+    def heartbeat(self, which: int) -> Renewal:
         newest = {delivery.holder: delivery for delivery in self._deliveries}
         return self._ledger.heartbeat(list(newest.values())[which % 2 :: 2])
 

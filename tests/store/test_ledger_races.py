@@ -184,7 +184,7 @@ def test_a_heartbeat_passes_over_a_locked_row_and_does_not_call_it_lost(ledger, 
 
     with connection.cursor() as cursor:
         cursor.execute("SET lock_timeout = '2s'")
-    assert ledger.heartbeat([locked, free]) == set()
+    assert ledger.heartbeat([locked, free]).lost == set()
     assert {f.id for f in Fire.objects.filter(lease_until__gt=NOON)} == {free.fire_id}
     other.rollback()
 

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 
 from scheduling import LeaseLost, current_job
 from scheduling.models import Fire
-from scheduling.store.ledger_port import Delivery
+from scheduling.store.ledger_port import Delivery, Renewal
 from scheduling.worker.heartbeat import Heartbeat
 from scheduling.worker.process import worker_process
 from tests.processes import eventually
@@ -37,11 +37,11 @@ class Leases:
         self.is_down = False
         self.closed = 0
 
-    def heartbeat(self, deliveries: Collection[Delivery]) -> set[UUID]:
+    def heartbeat(self, deliveries: Collection[Delivery]) -> Renewal:
         if self.is_down:
             raise OperationalError("down")
         self.calls.append({delivery.holder for delivery in deliveries})
-        return self.lost
+        return Renewal(frozenset(self.lost), {})
 
     def close(self) -> None:
         self.closed += 1

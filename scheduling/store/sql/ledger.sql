@@ -1,6 +1,6 @@
 -- What a worker reads and writes. Every write names the fire's row by its whole primary key, so that one partition is
 -- touched, and carries fence and holder. Statements of a worker run outside a transaction, but for the completion in ctx.commit().
--- {fires} and {runs} may be the partitions themselves: ledger_session.py
+-- {fires} and {runs} may be the partitions themselves: ledger_session.py. {mortal} and {dead_letter} are of dead_letters.sql.
 
 -- name: fires
 scheduling_fire
@@ -30,19 +30,19 @@ f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap,
 -- name: acquire
 -- The lock on the job waits for a pause, an edit or a delete in flight (they hold it FOR UPDATE), and is read as they left it;
 -- it does not wait for a claim. What may not run is settled by the same statement. A fire that was started before is not skipped:
--- its owner gets it back, and keeps it until the job is resumed.
+-- its owner gets it back, and keeps it until the job is resumed. (One whose job is deleted is to die: that is left to ``bury``.)
 WITH job AS MATERIALIZED ({job})
 UPDATE {fires} f
 SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_at) = (
     SELECT
-        CASE WHEN verdict = '' THEN 'running' WHEN f.attempt = 0 THEN 'skipped' WHEN verdict = 'paused' THEN 'retry_wait' ELSE 'dead' END,
+        CASE WHEN verdict = '' THEN 'running' WHEN f.attempt = 0 THEN 'skipped' ELSE 'retry_wait' END,
         verdict,
         CASE WHEN verdict = '' AND f.state = 'claimed' THEN f.attempt + 1 ELSE f.attempt END,
         CASE WHEN verdict = '' THEN %(holder)s::uuid END,
         CASE WHEN verdict = '' AND f.state = 'claimed' THEN clock_timestamp() ELSE f.started_at END,
         CASE WHEN verdict = '' THEN clock_timestamp() + %(lease)s::interval END,
-        CASE WHEN verdict = 'paused' AND f.attempt > 0 THEN job.now END,
-        CASE WHEN verdict <> '' AND (verdict <> 'paused' OR f.attempt = 0) THEN clock_timestamp() END
+        CASE WHEN verdict <> '' AND f.attempt > 0 THEN job.now END,
+        CASE WHEN verdict <> '' AND f.attempt = 0 THEN clock_timestamp() END
     FROM (SELECT CASE
         WHEN f.state = 'running' THEN ''
         WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
@@ -53,8 +53,8 @@ SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_
         ELSE '' END AS verdict) AS judged
 )
 FROM job
-WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s
-  AND (f.state = 'claimed' OR f.state = 'running' AND f.holder = %(holder)s)
+WHERE {row} AND f.job_id = job.id AND f.tenant_id = %(tenant_id)s AND f.fence = %(fence)s
+  AND (f.state = 'claimed' AND (f.attempt = 0 OR job.deleted_at IS NULL) OR f.state = 'running' AND f.holder = %(holder)s)
 RETURNING {acquired}
 
 -- name: acquire_unhindered
@@ -64,17 +64,22 @@ UPDATE {fires} f
 SET state = 'running', reason = '', attempt = f.attempt + 1, holder = %(holder)s, started_at = clock_timestamp(),
     lease_until = clock_timestamp() + %(lease)s::interval, wake_at = NULL, finished_at = NULL
 FROM ({job}) AS job
-WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s AND f.state = 'claimed'
+WHERE {row} AND f.job_id = job.id AND f.tenant_id = %(tenant_id)s AND f.fence = %(fence)s AND f.state = 'claimed'
   AND job.deleted_at IS NULL AND job.expires_after IS NULL
   AND (f.origin <> '' OR job.paused_at IS NULL AND (
       f.attempt > 0 OR f.schedule_version >= job.schedule_version OR job.schedule_changed_at >= f.scheduled_for))
 RETURNING {acquired}
 
+-- name: tenant
+SELECT id FROM fairness_tenant WHERE slug = %(tenant)s
+
 -- name: standing
-SELECT f.state, f.reason, f.fence, f.holder, EXISTS (SELECT FROM scheduling_job j WHERE j.id = f.job_id) FROM scheduling_fire f WHERE {row}
+SELECT f.state, f.reason, f.fence, f.holder, f.attempt, f.job_id <> %(job_id)s OR f.tenant_id IS DISTINCT FROM ({tenant}),
+    (SELECT j.deleted_at IS NULL FROM scheduling_job j WHERE j.id = f.job_id)
+FROM scheduling_fire f WHERE {row}
 
 -- name: standing_locked
-SELECT f.state, f.reason, f.fence, f.holder, true FROM scheduling_fire f WHERE {row} FOR UPDATE
+SELECT f.state, f.reason, f.fence, f.holder FROM scheduling_fire f WHERE {row} FOR UPDATE
 
 -- name: between
 f.scheduled_for BETWEEN %(earliest)s AND %(latest)s
@@ -96,11 +101,11 @@ WITH mine AS (
 UPDATE scheduling_fire f SET lease_until = clock_timestamp() + %(lease)s::interval
 FROM mine
 WHERE (f.scheduled_for, f.id, f.history_days) = (mine.scheduled_for, mine.id, mine.history_days) AND {between}
-RETURNING f.holder
+RETURNING f.holder, f.cancel_reason
 
 -- name: still_mine
 -- Of those that were not renewed: which are still this holder's, running or just ended by it.
-SELECT f.holder FROM {named} WHERE {between}
+SELECT f.holder, CASE WHEN f.state = 'running' THEN f.cancel_reason ELSE '' END FROM {named} WHERE {between}
 
 -- name: ended
 f.id, f.job_id, f.tenant_id, f.shard_id, f.history_days, f.scheduled_for, f.attempt, f.started_at, f.state
@@ -153,34 +158,90 @@ WITH ended AS ({succeed}) {wake_next}
 {record_run}
 RETURNING {limit_commit}, (SELECT count(*) FROM hinted)
 
--- name: end_attempt
+-- name: give_back
+-- What was asked to stop does not come back.
 UPDATE {fires} f
-SET state = CASE WHEN f.attempt < f.max_attempts THEN 'retry_wait' ELSE 'dead' END,
-    reason = CASE WHEN f.attempt < f.max_attempts THEN 'failed' ELSE 'attempts_exhausted' END,
-    fence = f.fence + 1, holder = NULL, lease_until = NULL,
-    wake_at = CASE WHEN f.attempt < f.max_attempts THEN fairbeat_job_now() + %(delay)s::interval END,
-    finished_at = CASE WHEN f.attempt < f.max_attempts THEN NULL ELSE clock_timestamp() END
-WHERE {held}
+SET state = 'retry_wait', reason = %(reason)s, fence = f.fence + 1, max_attempts = f.max_attempts + %(uncounted)s,
+    holder = NULL, lease_until = NULL, wake_at = fairbeat_job_now() + %(delay)s::interval
+WHERE {held} AND f.cancel_reason = '' AND f.attempt < f.max_attempts + %(uncounted)s
 RETURNING {ended}
 
 -- name: hint_retry
-(SELECT count(pg_notify('fairbeat', e.shard_id::text)) FROM ended e WHERE e.state = 'retry_wait' AND %(delay)s::interval <= '2 s')
+(SELECT count(pg_notify('fairbeat', e.shard_id::text)) FROM ended e WHERE %(delay)s::interval <= '2 s')
 
--- name: fail
-WITH ended AS ({end_attempt}), run AS ({record_run})
+-- name: retry
+-- Most failures: no dead letter is thought of.
+WITH ended AS ({give_back}), run AS ({record_run})
 SELECT e.state, {hint_retry} FROM ended e
 
--- name: fail_exclusive
-WITH ended AS ({end_attempt}), run AS ({record_run}) {wake_next}
+-- name: retry_exclusive
+WITH ended AS ({give_back}), run AS ({record_run}) {wake_next}
 SELECT e.state, {hint_retry}, (SELECT count(*) FROM hinted) FROM ended e
 
+-- name: end_for_good
+UPDATE {fires} f
+SET state = 'dead', reason = CASE WHEN f.cancel_reason = '' THEN %(reason)s ELSE 'cancelled' END,
+    fence = f.fence + 1, holder = NULL, lease_until = NULL, finished_at = greatest(clock_timestamp(), f.started_at)
+WHERE {held}
+RETURNING f.*
+
+-- name: died
+SELECT {mortal}, CASE WHEN %(line)s = '' THEN f.cancel_reason ELSE %(line)s END AS error,
+    %(traceback)s AS traceback, %(essence)s AS essence, %(worker)s AS worker
+FROM ended f
+
+-- name: die
+WITH ended AS ({end_for_good}), run AS ({record_run}), died AS ({died}), letter AS ({dead_letter})
+SELECT e.state FROM ended e
+
+-- name: die_exclusive
+WITH ended AS ({end_for_good}), run AS ({record_run}), died AS ({died}), letter AS ({dead_letter}) {wake_next}
+SELECT e.state, (SELECT count(*) FROM hinted) FROM ended e
+
+-- name: losing
+-- What becomes of a run whose process is gone depends on this.
+SELECT f.attempt, f.max_attempts, f.exclusive, j.retry_base, j.retry_cap, j.deleted_at IS NOT NULL OR f.cancel_reason <> ''
+FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
+WHERE {held}
+
 -- name: ended_run
-SELECT f.state FROM scheduling_jobrun r
-JOIN scheduling_fire f ON {row}
+-- How this holder's run was ended by the same worker (its owner, who may have called it lost, is none), and whether the fire died of it.
+SELECT r.state, EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = r.fire_id AND d.fence = r.fence + 1)
+FROM scheduling_jobrun r
 WHERE r.scheduled_for = %(scheduled_for)s AND r.id = %(run_id)s AND r.history_days = %(history_days)s AND r.holder = %(holder)s
-  AND r.state = 'failed'  -- and not 'lost', which the owner wrote of it
+  AND r.worker = %(worker)s
 
 -- name: bury
-UPDATE scheduling_fire f SET state = 'dead', reason = %(reason)s, finished_at = clock_timestamp()
-WHERE {row} AND f.fence = %(fence)s AND f.state = 'claimed'
-RETURNING f.id
+WITH ended AS (
+    UPDATE scheduling_fire f SET state = 'dead', reason = %(reason)s, finished_at = clock_timestamp()
+    WHERE {row} AND f.fence = %(fence)s AND f.state = 'claimed'
+    RETURNING f.*
+), died AS ({died}), letter AS ({dead_letter})
+SELECT e.id FROM ended e
+
+-- name: mine
+-- Locked, so that nobody takes the fire away until what the same statement notes is committed.
+SELECT f.id, f.fence, f.scheduled_for FROM scheduling_fire f WHERE {held} FOR SHARE
+
+-- name: begin_step
+-- A row that an earlier call made, which may have committed just now, is touched so as to be seen.
+WITH mine AS MATERIALIZED ({mine})
+INSERT INTO scheduling_step AS step (fire_id, name, fence, scheduled_for, begun_at)
+SELECT id, %(name)s, fence, scheduled_for, clock_timestamp() FROM mine
+ON CONFLICT (fire_id, name) DO UPDATE SET name = excluded.name
+RETURNING step.fence, step.is_done, step.result::text
+
+-- name: finish_step
+WITH mine AS MATERIALIZED ({mine}), done AS (
+    UPDATE scheduling_step s SET is_done = true, result = %(result)s
+    FROM mine WHERE s.fire_id = mine.id AND s.name = %(name)s
+    RETURNING s.id
+)
+SELECT (SELECT count(*) FROM done) FROM mine
+
+-- name: undo_step
+WITH mine AS MATERIALIZED ({mine}), undone AS (
+    DELETE FROM scheduling_step s USING mine WHERE s.fire_id = mine.id AND s.name = %(name)s AND NOT s.is_done
+    RETURNING s.id
+)
+SELECT (SELECT count(*) FROM undone) FROM mine

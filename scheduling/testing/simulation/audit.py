@@ -5,7 +5,8 @@ shard over last, who was lent which fire and until when, and what has been done 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from uuid import UUID
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.planning import JobPlan
-from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refused
+from scheduling.store.ledger_port import Acquired, Delivery, Ending, Failure, Refused, Renewal
 from scheduling.store.memory_rows import Rows, StoredFire
 from scheduling.testing.simulation.planted import PlantedLedger, PlantedStore
 from scheduling.testing.simulation.world import World
@@ -161,12 +162,12 @@ class AuditedLedger(PlantedLedger):
             )
         return answer
 
-    def heartbeat(self, deliveries: Collection[Delivery]) -> set[UUID]:
-        lost = super().heartbeat(deliveries)
+    def heartbeat(self, deliveries: Collection[Delivery]) -> Renewal:
+        renewal = super().heartbeat(deliveries)
         for delivery in deliveries:
-            if delivery.holder not in lost:
+            if delivery.holder not in renewal.lost:
                 self._audit.renewed(self._rows.fires[delivery.fire_id], delivery.holder)
-        return lost
+        return renewal
 
     def complete(self, acquired: Acquired, *, worker: str, result: str) -> None:
         fire = self._rows.fires[acquired.delivery.fire_id]
@@ -180,10 +181,29 @@ class AuditedLedger(PlantedLedger):
         self.complete(acquired, worker=worker, result="")
         self._audit.took_effect(acquired.delivery.fire_id)
 
-    def fail(self, acquired: Acquired, failure: Failure, *, worker: str, delay: timedelta) -> State:
-        fire = self._rows.fires[acquired.delivery.fire_id]
+    def fail(
+        self, acquired: Acquired, failure: Failure, *, worker: str, delay: timedelta | None, reason: str = "gave_up"
+    ) -> State:
+        with self._watched(acquired.delivery):
+            return super().fail(acquired, failure, worker=worker, delay=delay, reason=reason)
+
+    def snooze(self, acquired: Acquired, *, worker: str, delay: timedelta) -> State:
+        with self._watched(acquired.delivery):
+            return super().snooze(acquired, worker=worker, delay=delay)
+
+    def cancel(self, acquired: Acquired, *, worker: str, reason: str) -> State:
+        with self._watched(acquired.delivery):
+            return super().cancel(acquired, worker=worker, reason=reason)
+
+    def lose(self, delivery: Delivery, *, worker: str, error: str, run_state: Ending) -> State | None:
+        with self._watched(delivery):
+            return super().lose(delivery, worker=worker, error=error, run_state=run_state)
+
+    @contextmanager
+    def _watched(self, delivery: Delivery) -> Iterator[None]:
+        """Whatever ends this delivery's run, without success, is told to the audit."""
+        fire = self._rows.fires[delivery.fire_id]
         was = fire.state, fire.fence, fire.holder
-        state = super().fail(acquired, failure, worker=worker, delay=delay)
-        if was == (State.RUNNING, acquired.delivery.fence, acquired.delivery.holder):
-            self._audit.ended(fire, acquired.delivery, was)
-        return state
+        yield
+        if (fire.state, fire.fence, fire.holder) != was:
+            self._audit.ended(fire, delivery, was)

@@ -148,6 +148,7 @@ def message_of(fire: Fire) -> Delivery:
     return Delivery(
         fire_id=fire.id,
         job_id=fire.work.job_id,
+        tenant=fire.work.tenant,
         scheduled_for=fire.scheduled_for,
         history_days=fire.work.history_days,
         fence=fire.fence,

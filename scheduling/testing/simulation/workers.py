@@ -119,8 +119,8 @@ class Worker:
             return
         ledger = self._pool.ledger
 
-        def answered(lost: Any) -> None:
-            if self._acquired is acquired and lost is not NO_REPLY and lost:
+        def answered(renewal: Any) -> None:
+            if self._acquired is acquired and renewal is not NO_REPLY and renewal.lost:
                 self._is_lost = True
 
         self._heartbeat.call(lambda: ledger.heartbeat([acquired.delivery]), answered)
