@@ -16,6 +16,10 @@ from pytest_django import DjangoDbBlocker
 CLEAN = """
 DELETE FROM scheduling_fire;
 DELETE FROM scheduling_jobrun;
+DELETE FROM scheduling_deadletter;
+DELETE FROM scheduling_redrive;
+DELETE FROM scheduling_step;
+DELETE FROM scheduling_workertask;
 DELETE FROM scheduling_job;
 DELETE FROM scheduling_codeentry;
 DELETE FROM scheduling_entry;
