@@ -237,7 +237,7 @@ class MemoryStore:
         end = after_lost_lease(
             fire.attempt,
             fire.max_attempts,
-            deleted=job.is_deleted,
+            deleted=job.is_deleted or bool(fire.cancel_reason),
             base=job.retry_base,
             cap=job.retry_cap,
             rand=self._rand,
@@ -246,6 +246,8 @@ class MemoryStore:
         fire.state, fire.reason, fire.fence = end.state, end.reason, fire.fence + 1
         fire.wake_at = None if end.wait is None else now + end.wait
         fire.lease_until = fire.holder = None
+        if fire.state is State.DEAD:
+            self.rows.died(fire, error="the lease ran out")
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:  # noqa: ARG002
         return False
