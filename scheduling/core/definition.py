@@ -6,7 +6,7 @@ field.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,11 +16,10 @@ from uuid import UUID
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Lane, MisfirePolicy, OverlapPolicy
-from scheduling.core.message import canonical_json
+from scheduling.core.payload import payload_texts, storable
 from scheduling.core.recurrence import Bounded, Cron, DayMatch, Fold, Gap, Interval, Once, RRule, Schedule
 from scheduling.core.recurrence.zones import zone
 
-PAYLOAD_LIMIT = 256 * 1024  # bytes of JSON; one oversized frame would cost a whole batch its connection
 NAME_LIMIT = 200
 TASK_LIMIT = 255
 CRON_LIMIT = 255
@@ -153,7 +152,7 @@ class JobDefinition:
                 "soft_timeout_s", self.soft_timeout_s, f"is above hard_timeout_s ({self.hard_timeout_s:g})"
             )
         args, kwargs = kept.setdefault("args", []), kept.setdefault("kwargs", {})
-        kept["args_json"], kept["kwargs_json"] = _json(args, kwargs)
+        kept["args_json"], kept["kwargs_json"] = payload_texts(args, kwargs)
         kept["built"] = schedule.build()
 
     @classmethod
@@ -233,19 +232,7 @@ def _text(name: str, value: Any, limit: int) -> str:
         raise InvalidField(name, value, "is not text")
     if len(value) > limit:
         raise InvalidField(name, value, f"is longer than {limit} characters")
-    return _storable(name, value)
-
-
-def _storable(name: str, value: str) -> str:
-    """Text that Postgres can store: no NUL, no half of a surrogate pair."""
-    if "\x00" in value:
-        raise InvalidField(name, value, "contains a NUL character, which Postgres cannot store")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InvalidField(name, value, "contains half of a surrogate pair, which is no character") from None
-    return value
+    return storable(name, value)
 
 
 def _args(name: str, value: Any) -> list[Any] | tuple[Any, ...]:
@@ -255,44 +242,9 @@ def _args(name: str, value: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def _kwargs(name: str, value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                break
-        else:
-            return value
-    raise InvalidField(name, value, "is not an object with text keys")
-
-
-def _json(args: Any, kwargs: Any) -> tuple[str, str]:
-    texts = _json_text("args", args) if args else "[]", _json_text("kwargs", kwargs) if kwargs else "{}"
-    if (size := len(texts[0]) + len(texts[1])) > PAYLOAD_LIMIT:
-        raise InvalidField("args", args, f"arguments take {size} bytes of JSON, more than {PAYLOAD_LIMIT}")
-    return texts
-
-
-def _json_text(name: str, value: Any) -> str:
-    try:
-        text = canonical_json(value)
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise InvalidField(name, value, f"is not JSON: {problem}") from problem
-    if "\\u" in text:
-        for part in _texts(value):
-            _storable(name, part)
-    return text
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
+    if not isinstance(value, dict):
+        raise InvalidField(name, value, "is not an object with text keys")
+    return value
 
 
 def _member(enum: type[StrEnum]) -> Check:

@@ -43,5 +43,8 @@ class LeaseLost(FairbeatError):
 
 
 def _shown(value: object, limit: int = 120) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list in a list in a list
+        return f"{type(value).__name__} that cannot be shown"
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -22,6 +22,8 @@ from functools import lru_cache
 from typing import Any
 
 HIDDEN = "********"
+TOO_DEEP = "…"
+DEEPEST = 100  # arrays and objects inside one another: more than a job may have
 REMEMBERED = 4096  # keys, and beginnings of texts
 WHOLE_PART = 4  # letters: a word that is not longer has to be a whole part of the key
 DEFAULT_MASK_KEYS = (
@@ -47,13 +49,15 @@ class Mask:
         self._has_secret = lru_cache(maxsize=REMEMBERED)(self._has_key_that_hides)
         self._short = lru_cache(maxsize=REMEMBERED)(self._masked)
 
-    def value(self, value: Any) -> Any:
-        """A JSON value, with what is under such keys hidden at any depth. None stays: what is missing is no secret."""
+    def value(self, value: Any, *, depth: int = 0) -> Any:
+        """A JSON value, with what is under such keys hidden, and what is too deep. None stays: it tells nothing."""
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        if depth == DEEPEST:
+            return TOO_DEEP
         if isinstance(value, Mapping):
-            return {key: self._under(key, inner) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.value(inner) for inner in value]
-        return value
+            return {key: self._under(key, inner, depth + 1) for key, inner in value.items()}
+        return [self.value(inner, depth=depth + 1) for inner in value]
 
     def beginning(self, text: str, length: int) -> str:
         """The first characters of a JSON text, masked. Jobs say the same again and again: that is remembered."""
@@ -62,10 +66,10 @@ class Mask:
         masked = self._short(text) if len(text) <= length else self._masked(text)
         return masked[:length]
 
-    def _under(self, key: Any, value: Any) -> Any:
+    def _under(self, key: Any, value: Any, depth: int) -> Any:
         if value is not None and isinstance(key, str) and self.hides(key):
             return HIDDEN
-        return self.value(value)
+        return self.value(value, depth=depth)
 
     def _has_key_that_hides(self, beginning: str) -> bool:
         return any(colon and self.hides(key) for key, colon in _TEXT_IN_JSON.findall(beginning))

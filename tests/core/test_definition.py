@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduling.core.definition import PAYLOAD_LIMIT, JobDefinition, Kind, ScheduleFields
+from scheduling.core.definition import JobDefinition, Kind, ScheduleFields
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Lane, OverlapPolicy
+from scheduling.core.payload import PAYLOAD_LIMIT
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
