@@ -24,6 +24,7 @@ class State(StrEnum):
     DEAD = "dead"
 
 
+UNSENDABLE = "unsendable"  # why a fire is skipped or parked whose job's arguments cannot be sent
 UNFINISHED = (State.CLAIMED, State.PARKED, State.RETRY_WAIT, State.RUNNING)
 
 
@@ -83,6 +84,7 @@ class Work:
     misfire_grace_s: float = 30.0
     catch_up_limit: int = 100
     catch_up_window: timedelta = timedelta(hours=1)
+    problem: str = ""  # why no message can be made of it, whose arguments are left out then; none of its fires is sent
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from math import isfinite
+from math import inf, isfinite
 from types import NoneType
 from typing import Any
 from uuid import UUID
@@ -109,6 +109,15 @@ def unsendable(args: str, kwargs: str) -> str:
                 return f"{refused.at(name)} {refused.problem}"
             except (ValueError, RecursionError) as problem:
                 return f"{name} cannot be read: {problem}"
+    return ""
+
+
+def unlimited(soft_timeout_s: float | None, hard_timeout_s: float | None) -> str:
+    """Why no worker could keep these limits of a run, which travel with it: Postgres takes NaN and infinity for numbers
+    above zero."""
+    for name, limit_s in (("soft_timeout_s", soft_timeout_s), ("hard_timeout_s", hard_timeout_s)):
+        if limit_s is not None and not 0 < limit_s < inf:
+            return f"{name} {limit_s}: is not a number of seconds above 0"
     return ""
 
 

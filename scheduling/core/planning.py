@@ -7,7 +7,7 @@ has to be undone when a plan does not go through. A backlog of any length costs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
@@ -16,7 +16,7 @@ from scheduling.core.clock import MICROSECOND, Clock
 from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.errors import InvalidField
-from scheduling.core.fire import Fire, State, Work
+from scheduling.core.fire import UNSENDABLE, Fire, State, Work
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
 from scheduling.core.misfire import Candidate, MisfireRules, judge
@@ -72,7 +72,13 @@ class ScheduledJob:
     @property
     def is_plain(self) -> bool:
         """Nothing but its schedule and its misfire policy has a say in which occurrences run."""
-        return self.calendar is None and self.max_runs is None and self.paused_until is None and not self.superseded
+        return (
+            self.calendar is None
+            and self.max_runs is None
+            and self.paused_until is None
+            and not self.superseded
+            and not self.work.problem
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +125,10 @@ class PlannedRow:
 
 @dataclass(slots=True, eq=False)
 class JobPlan:
-    """What the claim does to one job. ``next_fire_at`` None: it has no further occurrence, or has a ``problem``.
+    """What the claim does to one job. ``next_fire_at`` None: it has no further occurrence, or none can be told.
+
+    A ``problem`` is shown with the job until a claim finds it mended. With a schedule that cannot be read the job
+    stops; with arguments that cannot be sent it goes on, and each of its occurrences is skipped.
 
     ``is_plain``: every row is a claimed fire, and nothing but its schedule had a say; so it can be written by the
     shortest way. Where ``fired`` reaches the job's ``max_runs`` the store ends it, whatever comes next: only the store
@@ -241,8 +250,9 @@ class _Plan:
         found = self._occurrences(until)
         # all of them under one policy: of an outage with an edit in it `latest` fires one
         rows += self._judged([*kept, *found.listed], found.counted, until)
-        rows = _before_the_end(self._due, rows)
-        return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows)
+        problem = self._due.work.problem
+        rows = _before_the_end(self._due, [_unsendable(row) for row in rows] if problem else rows)
+        return JobPlan(self._due, found.next_scheduled_for, found.next_fire_at, rows, problem)
 
     def _superseded(self) -> tuple[list[tuple[datetime, datetime]], list[PlannedRow]]:
         """Of old schedules: what the new one still has, with the old fire time; and rows for the rest."""
@@ -364,6 +374,11 @@ class _Plan:
         wake_at = fire_at if state is State.RETRY_WAIT else None
         nominal = nominal_times(self._schedule, at) if reason != "superseded" else ()
         return PlannedRow(fire, state, reason, wake_at=wake_at, nominal=nominal)
+
+
+def _unsendable(row: PlannedRow) -> PlannedRow:
+    """What was to be fired is skipped."""
+    return row if row.state is State.SKIPPED else replace(row, state=State.SKIPPED, reason=UNSENDABLE, wake_at=None)
 
 
 def _running(job: ScheduledJob, rows: Sequence[PlannedRow]) -> list[datetime]:

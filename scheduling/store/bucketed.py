@@ -250,6 +250,7 @@ def _enters(plan: JobPlan) -> bool:
     job = plan.due.job
     return (
         plan.next_fire_at is not None
+        and not plan.problem  # which the row shows, until a claim finds it mended
         and (plan.due.slot is not None or not job.in_bucket)
         and job.schedule.kind is not Kind.ONCE
         and job.calendar is None

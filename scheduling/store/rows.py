@@ -12,6 +12,7 @@ from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
 from scheduling.core.fire import Fire, Lane, MisfirePolicy, OverlapPolicy, Work
 from scheduling.core.message import canonical_json
+from scheduling.core.payload import PAYLOAD_LIMIT, unlimited, unsendable
 from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
@@ -25,11 +26,15 @@ SCHEDULE = WORK + 15  # where the columns of ScheduleFields begin
 
 
 def work_of(row: tuple[Any, ...]) -> Work:
+    """What a job's row says, whoever wrote it: what cannot be sent is noted, and stops nobody else."""
     job_id, shard, tenant_id, tenant, history_days, name, task, lane, args, kwargs = row[:POLICIES]
+    args, kwargs = _json(args), _json(kwargs)
+    problem = unsendable(args, kwargs) or unlimited(*row[POLICIES : POLICIES + 2])
+    if problem:
+        args, kwargs = "[]", "{}"
     return Work(
-        job_id, shard, tenant_id, intern(tenant), history_days, name, intern(task), _LANES[lane],
-        _json(args), _json(kwargs),
-        *_policies(*row[POLICIES:WORK]),
+        job_id, shard, tenant_id, intern(tenant), history_days, name, intern(task), _LANES[lane], args, kwargs,
+        *_policies(*row[POLICIES:WORK]), problem,
     )  # fmt: skip
 
 
@@ -114,10 +119,17 @@ def fire_of(row: tuple[Any, ...], monotonic: float) -> Fire:
 
 
 def _json(text: str) -> str:
-    """Postgres writes JSON in UTF-8; Celery in ASCII. Jobs without arguments share the text that says so."""
+    """Postgres writes JSON in UTF-8; Celery in ASCII. Jobs without arguments share the text that says so. One that is
+    too large, and was cut off by the statement, or cannot be read stays as it is.
+    """
     if len(text) == 2:
         return intern(text)
-    return text if text.isascii() else canonical_json(json.loads(text))
+    if text.isascii() or len(text) > PAYLOAD_LIMIT:
+        return text
+    try:
+        return canonical_json(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
 
 
 _LANES = {lane.value: lane for lane in Lane}

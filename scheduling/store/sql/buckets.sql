@@ -122,7 +122,7 @@ WITH plan AS (
 )
 UPDATE scheduling_job j
 SET next_scheduled_for = CASE WHEN NOT h.enters THEN h.next_for END, next_fire_at = CASE WHEN NOT h.enters THEN h.next_at END,
-    in_bucket = h.enters, fired = j.fired + CASE WHEN h.enters THEN 0 ELSE h.fired END
+    in_bucket = h.enters, problem = '', fired = j.fired + CASE WHEN h.enters THEN 0 ELSE h.fired END
 FROM held h WHERE j.id = h.job_id
 RETURNING j.id
 

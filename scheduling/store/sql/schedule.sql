@@ -4,8 +4,9 @@
 SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[]), clock_timestamp()
 
 -- name: work
--- The columns of rows.work_of.
-j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane, j.args::text, j.kwargs::text,
+-- The columns of rows.work_of. Of arguments that are beyond payload.PAYLOAD_LIMIT so much is read as shows it.
+j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane,
+left(j.args::text, 262145), left(j.kwargs::text, 262145),
 j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
 
 -- name: due_columns
