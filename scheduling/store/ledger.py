@@ -71,7 +71,7 @@ class PostgresLedger:
         return known
 
     def _answer(self, delivery: Delivery, row: Row) -> Acquired | Refused:
-        reason, attempt, max_attempts, exclusive, retry_base, retry_cap, fires = row
+        reason, attempt, counted, max_attempts, exclusive, retry_base, retry_cap, fires = row
         if fires is not None:
             self._session.keep_plans(delivery, fires)
         if reason:
@@ -79,6 +79,7 @@ class PostgresLedger:
         return Acquired(
             delivery=delivery,
             attempt=attempt,
+            counted=counted,
             max_attempts=max_attempts,
             exclusive=exclusive,
             retry_base=retry_base,
@@ -177,13 +178,11 @@ class PostgresLedger:
         run = ended(delivery, run_state, worker=worker, error=error)
         row = self._session.one("losing", run)
         if row is not None:
-            attempt, max_attempts, exclusive, base, cap, is_over = row
-            end = after_lost_lease(attempt, max_attempts, deleted=is_over, base=base, cap=cap, rand=self._rand)
-            if end.wait is not None and run_state == "timed_out":
-                end = LostLease(end.state, "timed_out", backoff(attempt, base=base, cap=cap, rand=self._rand))
+            end, exclusive = self._after_loss(row, run_state)
+            row = None
             if end.wait is not None:
                 row = self._write_rare("retry", run | _again(end.reason, end.wait), exclusive=exclusive)
-            if end.wait is None or row is None:
+            if row is None:  # there is to be no retry; or it was asked to stop meanwhile
                 reason = end.reason if end.wait is None else "cancelled"
                 row = self._write_rare("die", run | {"reason": reason}, exclusive=exclusive)
             if row is not None:
@@ -192,6 +191,15 @@ class PostgresLedger:
         if written is None or written[0] != run_state:
             return None
         return State.DEAD if written[1] else State.RETRY_WAIT
+
+    def _after_loss(self, row: Row, run_state: Ending) -> tuple[LostLease, bool]:
+        """And whether runs of its job may not overlap."""
+        attempt, counted, max_attempts, exclusive, base, cap, is_over = row
+        waits: Any = {"base": base, "cap": cap, "rand": self._rand}
+        end = after_lost_lease(attempt, max_attempts, deleted=is_over, counted=counted, **waits)
+        if end.wait is not None and run_state == "timed_out":
+            end = LostLease(end.state, "timed_out", backoff(counted, **waits))
+        return end, exclusive
 
     def is_completed(self, delivery: Delivery) -> bool:
         return _is_completed(delivery, self._session.one("standing_locked", named(delivery)))

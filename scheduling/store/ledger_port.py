@@ -46,6 +46,7 @@ class Acquired:
 
     delivery: Delivery
     attempt: int  # this one, from 1
+    counted: int  # which of those that count it is: by this the backoff grows, whatever was snoozed or redriven
     max_attempts: int
     exclusive: bool  # runs of its job may not overlap: its end wakes the next one
     retry_base: timedelta  # job time

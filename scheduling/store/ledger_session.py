@@ -6,7 +6,8 @@ fire names the table of its day, which leaves no other to lock or to prune, and 
 But a plan that was made while a table had a few pages reads all of them, and would be kept while the table grows to
 millions of rows. So a day's plans are kept from the moment only at which its table, and that of the jobs, are too big
 for Postgres to choose that; the acquire says when. Until then, and where ``DISABLE_SERVER_SIDE_CURSORS`` says that a
-pooler changes sessions between statements, each is planned anew, through the partitioned table.
+pooler changes sessions between statements, or gevent runs many tasks in one thread, each is planned anew, through the
+partitioned table.
 
 A connection that turns out to be broken outside a transaction is made anew and the statement sent again, once: each may
 be repeated by its holder.
@@ -14,6 +15,7 @@ be repeated by its holder.
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,8 @@ class LedgerSession:
 
     def keep_plans(self, delivery: Delivery, fires: str) -> None:
         """From now on for the day of this fire, whose table is ``fires``."""
-        if not connections[self.using].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        is_pooled = connections[self.using].settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+        if not (is_pooled or _is_cooperative()):
             self._kept[day_of(delivery.history_days, delivery.scheduled_for)] = fires
 
     def close(self) -> None:
@@ -105,6 +108,12 @@ def _texts(fires: str) -> dict[str, str]:
         return read_statements(SQL, **statements("dead_letters"))
     own = {"fires": fires, "runs": fires.replace(FIRES, RUNS), "table_beyond_scans": "NULL"}
     return read_statements(SQL, **statements("dead_letters") | own)
+
+
+def _is_cooperative() -> bool:
+    """Whether green threads share this one: a single call of libpq would hold up all of them, and whoever it waits for."""
+    patched: Any = sys.modules.get("gevent.monkey")
+    return patched is not None and bool(patched.is_module_patched("select"))
 
 
 def _first(rows: list[Row]) -> Row | None:

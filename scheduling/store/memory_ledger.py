@@ -94,6 +94,7 @@ class MemoryLedger:
         return Acquired(
             delivery=delivery,
             attempt=fire.attempt,
+            counted=_counted(fire, job),
             max_attempts=fire.max_attempts,
             exclusive=fire.is_exclusive,
             retry_base=job.retry_base,
@@ -215,9 +216,10 @@ class MemoryLedger:
         job = self._rows.jobs[fire.work.job_id]
         is_over = job.is_deleted or bool(fire.cancel_reason)
         waits: Any = {"base": job.retry_base, "cap": job.retry_cap, "rand": self._rand}
-        end = after_lost_lease(fire.attempt, fire.max_attempts, deleted=is_over, **waits)
+        counted = _counted(fire, job)
+        end = after_lost_lease(fire.attempt, fire.max_attempts, deleted=is_over, counted=counted, **waits)
         if end.wait is not None and run_state == "timed_out":
-            return LostLease(end.state, "timed_out", backoff(fire.attempt, **waits))
+            return LostLease(end.state, "timed_out", backoff(counted, **waits))
         return end
 
     def _give_back(
@@ -271,6 +273,10 @@ class MemoryLedger:
                 return False
             self._buried(fire, reason, error)
             return True
+
+
+def _counted(fire: StoredFire, job: StoredJob) -> int:
+    return max(1, min(fire.attempt, job.max_attempts - fire.max_attempts + fire.attempt))
 
 
 def _is_held(fire: StoredFire, delivery: Delivery) -> bool:

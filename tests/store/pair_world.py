@@ -162,6 +162,7 @@ def _acquired(fire: Fire) -> Acquired:
     return Acquired(
         delivery=delivery,
         attempt=1,
+        counted=1,
         max_attempts=fire.max_attempts,
         exclusive=True,
         retry_base=timedelta(0),

@@ -19,13 +19,21 @@ f.scheduled_for = %(scheduled_for)s AND f.id = %(fire_id)s AND f.history_days = 
 {row} AND f.fence = %(fence)s AND f.holder = %(holder)s AND f.state = 'running'
 
 -- name: job
-SELECT id, paused_at, paused_until, deleted_at, schedule_version, schedule_changed_at, expires_after, retry_base, retry_cap,
+SELECT id, paused_at, paused_until, deleted_at, schedule_version, schedule_changed_at, expires_after, max_attempts, retry_base, retry_cap,
     CASE WHEN paused_at IS NOT NULL OR expires_after IS NOT NULL THEN fairbeat_job_now() END AS now
 FROM scheduling_job WHERE id = %(job_id)s
 FOR KEY SHARE
 
+-- name: counted
+-- Which of the attempts that count this is: snoozes and redrives have given the fire more than its job gives.
+greatest(1, least(f.attempt, job.max_attempts - f.max_attempts + f.attempt))
+
 -- name: acquired
-f.reason, f.attempt, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
+f.reason, f.attempt, {counted}, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
+
+-- name: is_redriven
+-- A person asked for it, whatever its job's pause says: until it dies again.
+EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL)
 
 -- name: acquire
 -- The lock on the job waits for a pause, an edit or a delete in flight (they hold it FOR UPDATE), and is read as they left it;
@@ -46,7 +54,7 @@ SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_
     FROM (SELECT CASE
         WHEN f.state = 'running' THEN ''
         WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
-        WHEN f.origin = '' AND job.paused_at IS NOT NULL AND job.now < coalesce(job.paused_until, 'infinity') THEN 'paused'
+        WHEN f.origin = '' AND job.paused_at IS NOT NULL AND job.now < coalesce(job.paused_until, 'infinity') AND NOT {is_redriven} THEN 'paused'
         WHEN f.attempt > 0 THEN ''
         WHEN f.origin = '' AND f.schedule_version < job.schedule_version AND job.schedule_changed_at < f.scheduled_for THEN 'superseded'
         WHEN f.fire_at + job.expires_after <= job.now THEN 'expired'
@@ -200,8 +208,8 @@ SELECT e.state, (SELECT count(*) FROM hinted) FROM ended e
 
 -- name: losing
 -- What becomes of a run whose process is gone depends on this.
-SELECT f.attempt, f.max_attempts, f.exclusive, j.retry_base, j.retry_cap, j.deleted_at IS NOT NULL OR f.cancel_reason <> ''
-FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
+SELECT f.attempt, {counted}, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, job.deleted_at IS NOT NULL OR f.cancel_reason <> ''
+FROM scheduling_fire f JOIN scheduling_job job ON job.id = f.job_id
 WHERE {held}
 
 -- name: ended_run

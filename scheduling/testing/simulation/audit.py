@@ -155,6 +155,7 @@ class AuditedLedger(PlantedLedger):
             return Acquired(
                 delivery=delivery,
                 attempt=answer.attempt,
+                counted=answer.counted,
                 max_attempts=answer.max_attempts,
                 exclusive=answer.exclusive,
                 retry_base=answer.retry_base,
