@@ -27,6 +27,7 @@ from typing import Any
 
 from scheduling.core.address import host_and_port
 from scheduling.core.errors import InvalidField
+from scheduling.core.masking import DEFAULT_MASK_KEYS
 
 
 class Stop(IntEnum):
@@ -92,6 +93,8 @@ class SchedulingSettings:
     CODE_JOBS: CodeJobs = CodeJobs.KEEP
     QUEUE_PREFIX: str = "fairbeat"  # of the names of all queues
     QUEUE_MAX_LENGTH: int = 50_000  # of a tenant's queue in one lane: a fuse, not the control
+    CONSUMER_TIMEOUT_S: float = 1800.0  # RabbitMQ's consumer_timeout, as it is set there: for the checks to know
+    MASK_KEYS: tuple[str, ...] = DEFAULT_MASK_KEYS  # words of the keys whose values no page and no log shows
 
     @property
     def store(self) -> Store:
@@ -122,6 +125,8 @@ def scheduling_settings(settings: Any) -> SchedulingSettings:
     given["COORDINATOR"] = Coordination(given.get("COORDINATOR", Coordination.POSTGRES))
     if "ETCD_URLS" in given:
         given["ETCD_URLS"] = _listed(given["ETCD_URLS"])
+    if "MASK_KEYS" in given:
+        given["MASK_KEYS"] = tuple(given["MASK_KEYS"])
     return SchedulingSettings(**given)
 
 
@@ -151,6 +156,9 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
     if name in CHOICES:
         if value not in list(CHOICES[name]) and (name, value) != ("STORE", None):
             yield f"is not one of {', '.join(map(str, CHOICES[name]))}"
+    elif name == "MASK_KEYS":
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
+            yield "is not a list of words"
     elif name == "ETCD_URLS":
         yield from _problems_of_urls(value)
     elif name == "HEALTH" and isinstance(value, str):
