@@ -126,7 +126,7 @@ def build_publisher(settings: SchedulingSettings) -> Publisher:
     url = app.conf.broker_url
     publisher = RabbitMQPublisher if is_amqp(url) else KombuPublisher
     origin = f"fairbeat{os.getpid()}@{socket.gethostname()}"
-    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=queue_for)
+    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=queue_for, mask=settings.mask)
 
 
 def _ignore_result(task: str) -> bool | None:

@@ -27,7 +27,7 @@ from typing import Any
 
 from scheduling.core.address import host_and_port
 from scheduling.core.errors import InvalidField
-from scheduling.core.masking import DEFAULT_MASK_KEYS
+from scheduling.core.masking import DEFAULT_MASK_KEYS, Mask, mask_of
 
 
 class Stop(IntEnum):
@@ -100,6 +100,11 @@ class SchedulingSettings:
     def store(self) -> Store:
         """As set, or as the stop has it."""
         return self.STORE or (Store.BUCKETED if self.STOP is Stop.FOUR else Store.INDEXED)
+
+    @property
+    def mask(self) -> Mask:
+        """What hides secrets among arguments."""
+        return mask_of(self.MASK_KEYS)
 
 
 KEYS = {f.name: f for f in fields(SchedulingSettings)}

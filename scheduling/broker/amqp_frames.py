@@ -24,9 +24,10 @@ from uuid import UUID
 
 from amqp.serialization import dumps
 
-from scheduling.core import message
+from scheduling.core import masking, message
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire
+from scheduling.core.masking import Mask
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END = b"\xce"
@@ -80,9 +81,15 @@ class MessageWriter:
     """
 
     def __init__(
-        self, *, origin: str, ignore_result: Callable[[str], bool | None], frame_max: int, channel: int
+        self,
+        *,
+        origin: str,
+        ignore_result: Callable[[str], bool | None],
+        frame_max: int,
+        channel: int,
+        mask: Mask = masking.DEFAULT,
     ) -> None:
-        self._origin = origin
+        self._origin, self._mask = origin, mask
         self._ignore_result = ignore_result
         self._payload_max = frame_max - OVERHEAD
         self._channel = channel
@@ -98,8 +105,8 @@ class MessageWriter:
         publish, piece = self._templates.get((queue, work.task)) or self._compile(fire, queue)
         fire_id = _uuid_text(fire.id)
         limits = work.hard_timeout_s, work.soft_timeout_s
-        args = work.args[: message.REPR_LIMIT].encode()
-        kwargs = work.kwargs[: message.REPR_LIMIT].encode()
+        args = self._mask.beginning(work.args, message.REPR_LIMIT).encode()
+        kwargs = self._mask.beginning(work.kwargs, message.REPR_LIMIT).encode()
         name, origin, tenant = work.name.encode(), fire.origin.encode(), work.tenant.encode()
         fence = fire.fence
         table = b"".join((
@@ -131,7 +138,7 @@ class MessageWriter:
 
     def _split(self, fire: Fire, table: bytes, body: bytes) -> bytes:
         if len(body) > MAX_BODY_BYTES:
-            raise InvalidField("args", fire.work.args, f"{len(body)} bytes of message, more than {MAX_BODY_BYTES}")
+            raise InvalidField("args", "…", f"{len(body)} bytes of message, more than {MAX_BODY_BYTES}")
         if len(table) + _CONTENT_SIZE > self._payload_max:
             raise InvalidField("name", fire.work.name, f"headers of {len(table)} bytes do not fit into one frame")
         step = self._payload_max

@@ -28,9 +28,10 @@ from kombu.utils.url import maybe_sanitize_url
 from fairness.queues import QueueSpec
 from scheduling.broker.port import Report
 from scheduling.broker.reporter import Reporter
-from scheduling.core import message
+from scheduling.core import masking, message
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire, Verdict
+from scheduling.core.masking import Mask
 from scheduling.failpoints import Point, failpoint
 
 BATCH = 200
@@ -59,6 +60,7 @@ class KombuPublisher:
         batch: int = BATCH,
         transport_options: Mapping[str, Any] | None = None,
         tls: Any = None,
+        mask: Mask = masking.DEFAULT,
     ) -> None:
         self._connection = kombu.Connection(
             url,
@@ -68,7 +70,7 @@ class KombuPublisher:
         )
         if self._connection.transport.driver_type == "amqp":
             raise InvalidField("url", maybe_sanitize_url(url), "an AMQP broker: RabbitMQPublisher is for these")
-        self._origin = origin
+        self._origin, self._mask = origin, mask
         self._ignore_result = ignore_result
         self._queue_for = queue_for
         self._batch = batch
@@ -187,7 +189,9 @@ class KombuPublisher:
         for fire in fires:
             work = fire.work
             try:
-                headers = message.headers(fire, origin=self._origin, ignore_result=self._ignore_result(work.task))
+                headers = message.headers(
+                    fire, origin=self._origin, ignore_result=self._ignore_result(work.task), mask=self._mask
+                )
                 prepared.append((fire, self._queue_for(fire).name, message.body(work.args, work.kwargs), headers))
             except (ValueError, TypeError) as error:
                 log.error("fire %s of job %s cannot be published: %s", fire.id, work.job_id, error)

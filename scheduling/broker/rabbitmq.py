@@ -38,7 +38,9 @@ from scheduling.broker.amqp_frames import MessageWriter
 from scheduling.broker.amqp_link import CONNECT_TIMEOUT_S, HEARTBEAT_S, PUBLISHING, AmqpLink, dial
 from scheduling.broker.port import Report
 from scheduling.broker.rabbitmq_session import QueueFor, Session
+from scheduling.core import masking
 from scheduling.core.fire import Fire, Outcome, Verdict
+from scheduling.core.masking import Mask
 
 BATCH = 500
 WINDOW = 4000
@@ -54,7 +56,8 @@ class RabbitMQPublisher:
     ``url`` may name several brokers of one cluster, separated by ``;``, that are tried in turn. ``origin`` is the
     sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` says, by the name of a task, what the task says
     of its result (None where it is unknown); ``queue_for`` names a fire's queue; both are called often, and should be
-    look-ups. ``patience_s`` is the longest wait for any answer of the broker. ``tls`` is Celery's ``broker_use_ssl``.
+    look-ups. ``patience_s`` is the longest wait for any answer of the broker. ``tls`` is Celery's ``broker_use_ssl``;
+    ``mask`` hides secrets from logs and monitors.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class RabbitMQPublisher:
         heartbeat_s: int = HEARTBEAT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         tls: Any = None,
+        mask: Mask = masking.DEFAULT,
     ) -> None:
         self._urls = deque(url.split(";"))
         self._dial_options: dict[str, Any] = {
@@ -77,7 +81,7 @@ class RabbitMQPublisher:
             "connect_timeout_s": connect_timeout_s,
             "tls": tls,
         }
-        self._message_options: dict[str, Any] = {"origin": origin, "ignore_result": ignore_result}
+        self._message_options: dict[str, Any] = {"origin": origin, "ignore_result": ignore_result, "mask": mask}
         self._session_options: dict[str, Any] = {
             "queue_for": queue_for,
             "window": window,

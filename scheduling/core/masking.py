@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 HIDDEN = "********"
@@ -88,7 +88,13 @@ def _letters(key: str) -> str:
     return "".join(filter(str.isalnum, key)).lower()
 
 
-DEFAULT = Mask()
+@cache
+def mask_of(words: tuple[str, ...]) -> Mask:
+    """The mask of these words, one for all who ask."""
+    return Mask(words)
+
+
+DEFAULT = mask_of(DEFAULT_MASK_KEYS)
 
 
 def mask(value: Any, words: Iterable[str] = DEFAULT_MASK_KEYS) -> Any:
@@ -97,4 +103,4 @@ def mask(value: Any, words: Iterable[str] = DEFAULT_MASK_KEYS) -> Any:
     >>> mask({"customer": 42, "login": [{"Api-Key": "k-123"}]})
     {'customer': 42, 'login': [{'Api-Key': '********'}]}
     """
-    return (DEFAULT if words is DEFAULT_MASK_KEYS else Mask(words)).value(value)
+    return mask_of(tuple(words)).value(value)

@@ -10,7 +10,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduling.core import masking
 from scheduling.core.fire import Fire
+from scheduling.core.masking import Mask
 
 JOB = "fb_job"  # the job's id
 FENCE = "fb_fence"  # fencing token: a worker that presents a lower one is refused
@@ -26,11 +28,11 @@ _ENCODER = json.JSONEncoder(allow_nan=False)
 REPR_LIMIT = 1024  # characters of argsrepr and kwargsrepr, which only logs and monitors read
 
 
-def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str, Any]:
+def headers(fire: Fire, *, origin: str, ignore_result: bool | None, mask: Mask = masking.DEFAULT) -> dict[str, Any]:
     """Headers in the order in which Celery sends them, ours behind.
 
     ``origin`` is the sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` is what the task says, None
-    if it is unknown.
+    if it is unknown; ``mask`` hides secrets from logs and monitors.
     """
     work, task_id = fire.work, str(fire.id)
     return {
@@ -46,8 +48,8 @@ def headers(fire: Fire, *, origin: str, ignore_result: bool | None) -> dict[str,
         "timelimit": [work.hard_timeout_s, work.soft_timeout_s],
         "root_id": task_id,
         "parent_id": None,
-        "argsrepr": work.args[:REPR_LIMIT],
-        "kwargsrepr": work.kwargs[:REPR_LIMIT],
+        "argsrepr": mask.beginning(work.args, REPR_LIMIT),
+        "kwargsrepr": mask.beginning(work.kwargs, REPR_LIMIT),
         "origin": origin,
         "ignore_result": ignore_result,
         "replaced_task_nesting": 0,

@@ -12,16 +12,20 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from celery import Celery, Task
 from celery.app import app_or_default
 from celery.app.trace import trace_task
+from django.conf import settings
 from django.db import close_old_connections
 from kombu.utils.json import loads
 
+from scheduling.conf import scheduling_settings
 from scheduling.core.fire import Fire
+from scheduling.core.masking import Mask
 from scheduling.core.message import headers
 from scheduling.store.ledger_port import Delivery
 from scheduling.worker.attempt import on_decided
@@ -76,11 +80,17 @@ def _run_job_task(app: Celery[Any], task: Task[Any, Any], fire: Fire, acquired: 
 def _trace(app: Celery[Any], task: Task[Any, Any], fire: Fire) -> Any:
     """What the task raised, if anything."""
     host = socket.gethostname()
-    request = headers(fire, origin=f"fairbeat{os.getpid()}@{host}", ignore_result=task.ignore_result)
+    origin = f"fairbeat{os.getpid()}@{host}"
+    request = headers(fire, origin=origin, ignore_result=task.ignore_result, mask=_mask())
     request |= {"is_eager": False, "hostname": f"in-process@{host}", "delivery_info": {}}
     arguments = loads(fire.work.args), loads(fire.work.kwargs)  # as a worker reads a message: dates and the like too
     traced = trace_task(task, str(fire.id), *arguments, request, app=app)
     return traced.info.retval if traced.info else None
+
+
+@cache
+def _mask() -> Mask:
+    return scheduling_settings(settings).mask
 
 
 def _bury(fire: Fire) -> None:
