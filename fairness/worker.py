@@ -10,7 +10,8 @@ prefetch is Celery's, for all queues together.
 
 Invariants: a queue that the broker refuses (another shape under its name) costs that queue alone, and is tried again;
 a database that does not answer costs new tenants a delay, and nothing else. A worker that is told by ``-Q`` what to
-consume consumes that only. Does not do: order within the worker; retiring of queues.
+consume consumes that only; none consumes the dead letters, which are the scheduler nodes'. What cannot be executed goes
+there: ``unreadable.py``. Does not do: order within the worker; retiring of queues.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from django.core.exceptions import ImproperlyConfigured
 from kombu import Exchange, Queue
 
 from fairness.queues import QueuePlan, QueueSpec
+from fairness.unreadable import Gate
 
 POLL_S = 1.0
 REFUSED_S = 30.0  # before a queue that the broker refused is tried again
@@ -33,13 +35,17 @@ REFUSED_S = 30.0  # before a queue that the broker refused is tried again
 log = get_logger(__name__)
 
 
-def install(app: Any, *, lanes: Collection[str], plan: Callable[[], QueuePlan]) -> None:
-    """Give the workers of this Celery app the step. ``plan`` is asked at each connect: it must be the publisher's."""
+def install(app: Any, *, lanes: Collection[str], plan: Callable[[], QueuePlan], tenant_header: str = "") -> None:
+    """Give the workers of this Celery app the step. ``plan`` is asked at each connect: it must be the publisher's.
+
+    ``tenant_header``: the header in which a message names its tenant; one that came through another tenant's queue is
+    rejected. Empty: messages do not say.
+    """
 
     class Installed(TenantQueues):
         pass
 
-    Installed.lanes, Installed.plan = tuple(lanes), staticmethod(plan)
+    Installed.lanes, Installed.plan, Installed.tenant_header = tuple(lanes), staticmethod(plan), tenant_header
     app.steps["consumer"].add(Installed)
 
 
@@ -67,27 +73,32 @@ class TenantQueues(bootsteps.StartStopStep):
     requires = ("celery.worker.consumer.tasks:Tasks",)
     lanes: tuple[str, ...] = ()
     plan: Callable[[], QueuePlan]
+    tenant_header: str = ""
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         super().__init__(consumer, **options)
         self._timer: Any = None
         self._is_amqp = False
+        self._gate = Gate(tenant_header=self.tenant_header)
         self._current_plan = QueuePlan()
         self._consumed: set[str] = set()
         self._refused_until: dict[str, float] = {}  # monotonic seconds
         self._is_blind = False  # the database did not answer last time
 
     def start(self, c: Any) -> None:
+        self._current_plan = type(self).plan()
+        self._refuse_dead_letters(c)
+        self._is_amqp = c.connection.transport.driver_type == "amqp"
+        if self._is_amqp:
+            self._gate.open(c, self._current_plan)
         if c.app.amqp.queues._consume_from is not None:
             log.info("-Q names what this worker consumes; the tenants' queues are left to others")
             return
-        self._is_amqp = c.connection.transport.driver_type == "amqp"
         if self._is_amqp and c.qos_global:
             raise ImproperlyConfigured(
                 "CELERY_TASK_DEFAULT_QUEUE_TYPE: must be 'quorum' (and CELERY_WORKER_DETECT_QUORUM_QUEUES on), since a "
                 "worker with a global prefetch cannot consume the tenants' quorum queues"
             )
-        self._current_plan = type(self).plan()
         self._consumed.clear()
         self._refused_until.clear()
         self._timer = c.timer.call_repeatedly(POLL_S, self._poll, (c,))
@@ -102,6 +113,15 @@ class TenantQueues(bootsteps.StartStopStep):
         from django.db import connections
 
         connections.close_all()
+
+    def _refuse_dead_letters(self, c: Any) -> None:
+        """A worker that consumed them would run, or lose, what a node is to look into."""
+        for lane in self.lanes:
+            name = self._current_plan.dead_letters(lane).queue
+            if name in c.app.amqp.queues.consume_from:
+                raise ImproperlyConfigured(
+                    f"-Q {name}: dead letters are for scheduler nodes, a worker does not consume them"
+                )
 
     def _poll(self, c: Any) -> None:
         """Called by the timer: in the event loop's thread, or, without one, where the channel may not be used."""
