@@ -34,7 +34,7 @@ def work_of(row: tuple[Any, ...]) -> Work:
         args, kwargs = "[]", "{}"
     return Work(
         job_id, shard, tenant_id, intern(tenant), history_days, name, intern(task), _LANES[lane], args, kwargs,
-        *_policies(*row[POLICIES:WORK]), problem,
+        *(*_policies(*row[POLICIES:WORK]), problem),
     )  # fmt: skip
 
 
