@@ -73,6 +73,12 @@ class Proxy:
             pair.end()
         self.release()
 
+    def half_open(self) -> None:
+        """The service sees all connections end. Until release their clients hear nothing of that, nor anything else."""
+        self.hold(*Way)
+        for pair in list(self._pairs):
+            _shut(pair.service)
+
     def accept_again(self) -> None:
         self._is_refusing = False
 

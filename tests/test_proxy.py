@@ -17,11 +17,11 @@ TIMEOUT_S = 10
 
 
 class Echo:
-    """A service that answers each line with itself, and counts what it has heard."""
+    """A service that answers each line with itself, and counts what it has heard, and who has left."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
-        self.heard = 0
+        self.heard = self.left = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -37,6 +37,7 @@ class Echo:
             for line in lines:
                 self.heard += 1
                 client.sendall(line)
+        self.left += 1
 
 
 @pytest.fixture
@@ -125,6 +126,21 @@ def test_a_cut_ends_all_connections_and_refuses_new_ones_until_it_accepts_again(
     proxy.accept_again()
     with client(proxy) as again:
         assert says(again, b"b\n") == b"b\n"
+
+
+def test_a_half_open_connection_has_ended_for_the_service_alone_until_release(echo: Echo, proxy: Proxy) -> None:
+    with client(proxy) as one:
+        says(one, b"a\n")
+        proxy.half_open()
+        eventually(lambda: echo.left == 1)
+        one.sendall(b"b\n")
+        one.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            one.recv(100)
+        assert echo.heard == 1
+        one.settimeout(TIMEOUT_S)
+        proxy.release()
+        assert one.recv(100) == b""
 
 
 def test_a_service_that_is_down_costs_its_client_the_connection_and_nothing_else(echo: Echo, proxy: Proxy) -> None:

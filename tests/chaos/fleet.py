@@ -15,6 +15,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
+
+import psutil
 
 from project.environment import process
 from project.environment.process import Server
@@ -149,6 +152,13 @@ class NodeHost(Host):
 
 
 class WorkerHost(Host):
+    def kill_child(self, rng: Random) -> None:
+        """SIGKILL for one of the processes in which it runs tasks, as the kernel does where memory runs out."""
+        if self._server is not None:
+            with suppress(psutil.NoSuchProcess):
+                if children := psutil.Process(self._server.process.pid).children(recursive=True):
+                    rng.choice(children).kill()
+
     def _arguments(self) -> list[str]:
         return [
             "-m", "celery", "-A", "project", "worker", "--hostname", f"{self.id}@%h",

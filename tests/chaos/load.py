@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,9 +13,12 @@ from scheduling.core.clock import EPOCH
 from scheduling.models import Job
 
 TASK = "tests.chaos.tasks.effect"
+MORTAL = "tests.chaos.tasks.mortal"
+GREEDY = "tests.chaos.tasks.greedy"
 TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0}
 RARE, RARE_EVERY_S = "rare", 4  # its queue stands empty most of the time, so that it can be deleted
 LONG_S = 4.0  # what a long run works
+MAKING = timedelta(seconds=1)  # to make some jobs more; a job has no occurrence before it was made
 
 # No fire is to die of faults, and those that fail come back soon.
 PATIENT = {"max_attempts": 100, "retry_base": timedelta(seconds=0.5), "retry_cap": timedelta(seconds=3)}
@@ -23,13 +26,14 @@ PATIENT = {"max_attempts": 100, "retry_base": timedelta(seconds=0.5), "retry_cap
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``count`` like jobs. ``every_s`` 0: each second, by a cron expression."""
+    """``count`` like jobs. ``every_s`` 0: each second, by a cron expression; None: once, when they begin."""
 
     tenant: str
     name: str
     count: int
-    every_s: float
+    every_s: float | None
     work_s: float = 0.0
+    task: str = TASK
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -56,28 +60,30 @@ def make_load(*, start_at: datetime, end_at: datetime) -> None:
 
 
 @transaction.atomic
-def make_more(*, start_at: datetime, end_at: datetime) -> None:
-    """Some jobs more, in whatever shards there are by now."""
-    _make_all(Group("acme", f"of {start_at:%H:%M:%S}", 12, 2.0), start_at=start_at, end_at=end_at)
+def make_more(group: Group, *, start_at: datetime, end_at: datetime) -> list[Job]:
+    """Some jobs more, in whatever shards there are by now. Their names are made their own."""
+    return _make_all(replace(group, name=f"{group.name} {start_at:%H:%M:%S}"), start_at=start_at, end_at=end_at)
 
 
-def _make_all(group: Group, **span: datetime) -> None:
-    for number in range(group.count):
-        _make(group, number, **span)
+def _make_all(group: Group, **span: datetime) -> list[Job]:
+    return [_make(group, number, **span) for number in range(group.count)]
 
 
-def _make(group: Group, number: int, **span: datetime) -> None:
+def _make(group: Group, number: int, *, start_at: datetime, end_at: datetime) -> Job:
     said = {
         "tenant": group.tenant,
         "name": f"{group.name} {number}",
         "kwargs": {"work_s": group.work_s} if group.work_s else {},
+        "end_at": end_at,
         **PATIENT,
         **group.options,
-        **span,
     }
+    if group.every_s is None:
+        return Job.objects.once(group.task, start_at, **said)
+    said["start_at"] = start_at
     if not group.every_s:
-        Job.objects.cron(TASK, "* * * * * *", **said)
-        return
+        return Job.objects.cron(group.task, "* * * * * *", **said)
     # Each at its own phase, but for the rare ones, which leave a gap together.
     phase_s = 0.0 if group.tenant == RARE else group.every_s * number / group.count
-    Job.objects.every(TASK, timedelta(seconds=group.every_s), anchor=EPOCH + timedelta(seconds=phase_s), **said)
+    every, anchor = timedelta(seconds=group.every_s), EPOCH + timedelta(seconds=phase_s)
+    return Job.objects.every(group.task, every, anchor=anchor, **said)

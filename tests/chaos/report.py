@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from tests.chaos.judge import Finding, Verdict
-from tests.chaos.scenarios import TITLES
+from tests.chaos.registry import TITLES
 from tests.chaos.stage import LONGEST_S, Act
 
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
@@ -25,6 +25,7 @@ def summary(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> dict[str, An
         "injections": {number: count for number in TITLES if (count := len(_of(acts, number)))},
         "fires": verdict.fired,
         "skipped": dict(verdict.skipped),
+        "dead": dict(verdict.dead),
         "lost": len(verdict.lost),
         "duplicate_effects": len(verdict.doubled),
         "unheld": len(verdict.unheld),
@@ -40,10 +41,13 @@ def table(acts: Sequence[Act], verdict: Verdict) -> str:
 
 def headline(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> str:
     """What stands above the table."""
-    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(verdict.skipped.items())) or "none"
+    skipped, dead = (
+        ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items())) or "none"
+        for counts in (verdict.skipped, verdict.dead)
+    )
     return (
         f"Seed {seed}, {len(acts)} injections: {verdict.due:,} occurrences due, {verdict.fired:,} fired "
-        f"({verdict.runs:,} runs), skipped with a reason: {skipped}; "
+        f"({verdict.runs:,} runs), skipped with a reason: {skipped}; dead letters that had to be: {dead}; "
         f"{len(verdict.lost)} lost, {len(verdict.doubled)} doubled, {len(verdict.unheld)} held twice."
     )
 

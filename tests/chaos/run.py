@@ -48,9 +48,10 @@ def play(services: Services, *, seconds: float, seed: int, run_dir: Path, table_
         end_at = _begin(family, monitor, seconds=seconds)
         until = time.monotonic() + (end_at - JobClock.objects.now()).total_seconds()
         connection.close()  # faults would break it
-        acts = _inject(Stage(services, family, monitor, end_at), until=until, seed=seed)
-        _settle(family, end_at)
-    verdict = judge(read_evidence(log))
+        stage = Stage(services, family, monitor, end_at)
+        acts = _inject(stage, until=until, seed=seed)
+        _settle(stage)
+    verdict = judge(read_evidence(log, stage.deeds))
     connection.close()
     for kind, findings in (("lost", verdict.lost), ("doubled", verdict.doubled), ("unheld", verdict.unheld)):
         for finding in findings[:SHOWN]:
@@ -95,13 +96,13 @@ def _inject(stage: Stage, *, until: float, seed: int) -> list[Act]:
     return acts
 
 
-def _settle(family: Fleet, end_at: datetime) -> None:
+def _settle(stage: Stage) -> None:
     """Wait until all that was due has come to its end, or nothing moves any more."""
     left, since = -1, time.monotonic()
-    while (now_left := count_unsettled()) and time.monotonic() - since < SETTLE_S:
-        if now_left != left or JobClock.objects.now() < end_at:
+    while (now_left := count_unsettled(stage.deeds)) and time.monotonic() - since < SETTLE_S:
+        if now_left != left or JobClock.objects.now() < stage.load_ends_at:
             left, since = now_left, time.monotonic()
-        family.revive()
+        stage.fleet.revive()
         time.sleep(0.5)
 
 

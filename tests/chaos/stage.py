@@ -15,7 +15,11 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from tests.chaos.fleet import Fleet, NodeHost
+from django.db import connection
+
+from scheduling.models import JobClock
+from tests.chaos.deeds import Deeds
+from tests.chaos.fleet import Fleet, Host, NodeHost
 from tests.chaos.monitor import LATE_S, Look, Monitor
 from tests.chaos.order import Injection
 from tests.chaos.services import Services
@@ -31,6 +35,7 @@ class Stage:
     fleet: Fleet
     monitor: Monitor
     load_ends_at: datetime
+    deeds: Deeds = field(default_factory=Deeds)
 
 
 @dataclass(slots=True)
@@ -60,6 +65,18 @@ class Act:
     def services(self) -> Services:
         return self.stage.services
 
+    @property
+    def deeds(self) -> Deeds:
+        return self.stage.deeds
+
+    def now(self) -> datetime:
+        """Job time."""
+        return JobClock.objects.now()
+
+    def leaves_database(self) -> None:
+        """The next fault would break Django's connection."""
+        connection.close()
+
     def pick(self, hosts: list[Any]) -> Any:
         return self.rng.choice(hosts)
 
@@ -86,6 +103,12 @@ class Act:
     def heals(self, *, at: float | None = None) -> None:
         """The fault is over; ``at`` where that was some time ago."""
         self._healed_at = time.monotonic() if at is None else at
+
+    def network_heals(self, *hosts: Host) -> None:
+        for host in hosts:
+            host.mend()
+        self.heals()
+        self.recovers()
 
     def recovers(self) -> None:
         """Wait until every shard has an owner that lives and nothing is late."""

@@ -1,15 +1,23 @@
-"""The load's task: says that it began, works for a while, and writes one row in one transaction with its completion."""
+"""The load's tasks: each says that it began, works, and writes one row in one transaction with its completion."""
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from celery.signals import task_prerun
 
 from project.demo.models import Effect
-from scheduling import current_job, job
+from scheduling import JobContext, current_job, job
 from tests.chaos import runlog
+
+ROOM_MIB = 64  # what a greedy run may have beside what its process has already
 
 _asked_ns = 0  # a process of a worker runs one task at a time
 
@@ -21,13 +29,53 @@ def _note_time(**_: Any) -> None:
 
 
 @job
-def effect(work_s: float = 0.0) -> None:
+def effect(work_s: float = 0.0, ballast: str = "") -> None:
+    with _run() as fire:
+        time.sleep(work_s)
+        _write(fire)
+
+
+@job
+def mortal(deaths: int) -> None:
+    """So many of its attempts end with their process, as by the kernel where memory runs out; the next one succeeds."""
+    with _run() as fire:
+        if fire.attempt <= deaths:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _write(fire)
+
+
+@job
+def greedy(mib: int) -> None:
+    """The first attempt wants more memory than its process may have."""
+    with _run() as fire:
+        if fire.attempt == 1:
+            with _little_memory():
+                bytearray(mib << 20)
+        _write(fire)
+
+
+@contextmanager
+def _run() -> Iterator[JobContext]:
     fire = current_job()
     holder = fire.fired.delivery.holder
     runlog.write_began(fire.fire_id, fence=fire.fence, holder=holder, asked_ns=_asked_ns)
     try:
-        time.sleep(work_s)
-        with fire.commit():
-            Effect.objects.create(fire_id=fire.fire_id, job_id=fire.job_id, attempt=fire.attempt, fence=fire.fence)
+        yield fire
     finally:
         runlog.write_ended(holder)
+
+
+def _write(fire: JobContext) -> None:
+    with fire.commit():
+        Effect.objects.create(fire_id=fire.fire_id, job_id=fire.job_id, attempt=fire.attempt, fence=fire.fence)
+
+
+@contextmanager
+def _little_memory() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + (ROOM_MIB << 20), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -11,13 +11,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.chaos import runlog
-from tests.chaos.judge import Evidence, FireRow, Verdict, judge
+from tests.chaos.deeds import Ban, Owed
+from tests.chaos.judge import Evidence, FireRow, Start, Verdict, judge
 from tests.chaos.runlog import Run
 
 JOB = uuid4()
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 DUE = [T0 + timedelta(seconds=second) for second in range(4)]
-FIRES = [FireRow(uuid4(), JOB, at, "succeeded") for at in DUE]
+FIRES = [FireRow(uuid4(), JOB, at, "succeeded", attempt=3, max_attempts=3) for at in DUE]
 SECOND = 10**9
 LEASE_S = 6.0
 
@@ -29,17 +30,23 @@ def run(fire: UUID, *, fence: int = 1, asked_s: float = 0.0, ended_s: float | No
 
 
 def verdict(
-    fires: Sequence[FireRow] = FIRES, *, effects: Sequence[UUID] | None = None, runs: Sequence[Run] | None = None
+    fires: Sequence[FireRow] = FIRES,
+    *,
+    effects: Sequence[UUID] | None = None,
+    runs: Sequence[Run] | None = None,
+    owed: Owed = Owed(DUE),  # noqa: B008  (a frozen value)
+    **further: Any,
 ) -> Verdict:
     """Where nothing else is said, what succeeded ran once, and has its effect."""
     succeeded = [fire.id for fire in fires if fire.state == "succeeded"]
     return judge(
         Evidence(
-            due={JOB: DUE},
+            owed={JOB: owed},
             fires=fires,
             effects=succeeded if effects is None else effects,
             runs=[run(fire, ended_s=0.1) for fire in succeeded] if runs is None else runs,
             lease_s=LEASE_S,
+            **further,
         )
     )
 
@@ -149,6 +156,69 @@ def test_a_run_under_a_fence_that_was_used_is_not_let_begin(fence: int) -> None:
 
 def test_a_success_that_nobody_ran_is_noticed() -> None:
     assert len(verdict(runs=[run(fire.id) for fire in FIRES[1:]]).unheld) == 1
+
+
+def test_a_fire_that_had_to_die_and_has_its_dead_letter_is_accounted_for() -> None:
+    fires = instead(state="dead", reason="attempts_exhausted")
+    found = verdict(fires, letters={FIRES[1].id: "attempts_exhausted"}, deaths={JOB: ["attempts_exhausted"]})
+    assert found.is_clean
+    assert found.dead == {"attempts_exhausted": 1}
+
+
+@pytest.mark.parametrize("letters", [{}, {FIRES[1].id: "rejected"}], ids=["none", "for another reason"])
+def test_a_fire_that_had_to_die_without_its_dead_letter_is_lost(letters: dict[UUID, str]) -> None:
+    fires = instead(state="dead", reason="attempts_exhausted")
+    assert len(verdict(fires, letters=letters, deaths={JOB: ["attempts_exhausted"]}).lost) == 1
+
+
+def test_a_fire_that_did_not_have_to_die_is_lost_though_there_is_a_dead_letter() -> None:
+    fires = instead(state="dead", reason="attempts_exhausted")
+    letters = {FIRES[1].id: "attempts_exhausted"}
+    assert len(verdict(fires, letters=letters).lost) == 1
+    assert len(verdict(fires, letters=letters, deaths={JOB: ["unknown_task"]}).lost) == 1
+
+
+def test_a_dead_letter_of_what_lives_or_of_nothing_is_doubled() -> None:
+    assert len(verdict(letters={FIRES[1].id: "rejected"}).doubled) == 1
+    assert len(verdict(letters={uuid4(): "rejected"}).doubled) == 1
+
+
+def test_a_message_that_was_to_be_refused_and_is_in_no_dead_letter_is_lost() -> None:
+    assert [finding.text for finding in verdict(unread=["mark-1"]).lost] == ["the message mark-1 is in no dead letter"]
+
+
+def test_more_runs_than_attempts_should_not_have_begun() -> None:
+    fire = FIRES[0]._replace(attempt=2)
+    runs = [run(fire.id, fence=fence, asked_s=10 * fence, ended_s=10 * fence + 1) for fence in (1, 2, 3)]
+    others = [run(each.id, ended_s=0.1) for each in FIRES[1:]]
+    assert len(verdict([fire, *FIRES[1:]], runs=[*runs[:2], *others]).unheld) == 0
+    assert len(verdict([fire, *FIRES[1:]], runs=[*runs, *others]).unheld) == 1
+
+
+EDITED = Owed(DUE[:1] + DUE[2:], spare={DUE[1]: DUE[1] + timedelta(milliseconds=50)})  # the second was edited away
+
+
+def test_an_occurrence_that_was_edited_away_need_have_no_row_but_may_have_one() -> None:
+    assert verdict(FIRES[:1] + FIRES[2:], owed=EDITED).is_clean
+    assert verdict(instead(state="skipped", reason="superseded"), owed=EDITED).is_clean
+    assert len(verdict([*FIRES, FIRES[1]._replace(id=uuid4())], owed=EDITED).doubled) == 1
+
+
+@pytest.mark.parametrize(("began_ms", "found"), [(40, 0), (60, 1)])
+def test_what_was_edited_away_may_have_begun_before_that_was_known(began_ms: int, found: int) -> None:
+    start = Start(FIRES[1].id, JOB, DUE[1], DUE[1] + timedelta(milliseconds=began_ms))
+    assert len(verdict(owed=EDITED, starts=[start]).unheld) == found
+
+
+@pytest.mark.parametrize(("began_s", "found"), [(0.5, 0), (1.5, 1), (2.5, 0)])
+def test_nothing_begins_while_its_job_is_paused(began_s: float, found: int) -> None:
+    start = Start(FIRES[0].id, JOB, DUE[0], T0 + timedelta(seconds=began_s))
+    assert len(verdict(starts=[start], bans=[Ban(JOB, DUE[1], DUE[2])]).unheld) == found
+
+
+def test_nothing_begins_once_its_job_is_deleted() -> None:
+    start = Start(FIRES[0].id, JOB, DUE[0], T0 + timedelta(hours=1))
+    assert len(verdict(starts=[start], bans=[Ban(JOB, DUE[1])]).unheld) == 1
 
 
 def test_the_log_of_runs_tells_who_began_and_ended_and_who_did_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from tests.chaos import report
 from tests.chaos.judge import Finding, Verdict
 from tests.chaos.order import Injection
-from tests.chaos.scenarios import TITLES, scenarios
+from tests.chaos.registry import TITLES
+from tests.chaos.scenarios import scenarios
 from tests.chaos.stage import Act
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,11 +63,13 @@ def test_a_scenario_that_was_not_recovered_from_in_its_time_says_so() -> None:
 
 
 def test_the_summary_has_what_programs_rely_on() -> None:
-    verdict = Verdict(fired=900, lost=[Finding("x")], doubled=[Finding("y"), Finding("z")])
+    dead = Counter({"attempts_exhausted": 3})
+    verdict = Verdict(fired=900, dead=dead, lost=[Finding("x")], doubled=[Finding("y"), Finding("z")])
     assert report.summary(ACTS, verdict, seed=7) == {
         "injections": {"1": 2, "2": 1, "6": 1},
         "fires": 900,
         "skipped": {},
+        "dead": {"attempts_exhausted": 3},
         "lost": 1,
         "duplicate_effects": 2,
         "unheld": 0,
