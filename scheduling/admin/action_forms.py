@@ -8,8 +8,8 @@ from django import forms
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp
-from scheduling.services.backfill import DEFAULT_RATE_PER_S, BackfillOverlap
-from scheduling.services.pause import REASON_LIMIT
+from scheduling.services import backfill, cancel, pause, redrive
+from scheduling.services.backfill import BackfillOverlap
 
 _MISSED = {
     CatchUp.NONE: "none: what was missed stays skipped",
@@ -38,7 +38,7 @@ class ActionForm(forms.Form):
 
 
 class PauseForm(ActionForm):
-    reason = forms.CharField(max_length=REASON_LIMIT, help_text="For the people who find them paused.")
+    reason = forms.CharField(max_length=pause.REASON_LIMIT, help_text="For the people who find them paused.")
     until = forms.CharField(required=False, help_text=f"Empty: until someone resumes. {_MOMENT}")
     catch_up = forms.ChoiceField(
         label="At that time", choices=_choices(_MISSED), help_text="What becomes of the occurrences that were missed."
@@ -55,11 +55,32 @@ class RunNowForm(ActionForm):
     request = forms.UUIDField(initial=uuid4, widget=forms.HiddenInput)
 
 
+class CancelForm(ActionForm):
+    reason = forms.CharField(
+        required=False, max_length=cancel.REASON_LIMIT, help_text="What those that run are told. May be empty."
+    )
+
+
+class RedriveForm(ActionForm):
+    """``counted_at``: what died later than the page was made is not meant."""
+
+    rate_per_s = forms.FloatField(
+        label="How many a second",
+        initial=redrive.DEFAULT_RATE_PER_S,
+        help_text="So that what they need, and failed for, is not overrun by them.",
+    )
+    counted_at = forms.DateTimeField(widget=forms.HiddenInput)
+
+
+class DiscardForm(ActionForm):
+    counted_at = forms.DateTimeField(widget=forms.HiddenInput)
+
+
 class BackfillForm(ActionForm):
     start = forms.CharField(label="From", help_text=_MOMENT)
     until = forms.CharField(help_text="The same; a day is meant to its end.")
     overlap = forms.ChoiceField(label="Runs", choices=_choices(_TURNS))
-    rate_per_s = forms.FloatField(label="How many a second", initial=DEFAULT_RATE_PER_S)
+    rate_per_s = forms.FloatField(label="How many a second", initial=backfill.DEFAULT_RATE_PER_S)
     request = forms.UUIDField(initial=uuid4, widget=forms.HiddenInput)
 
 

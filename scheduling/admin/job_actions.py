@@ -1,4 +1,4 @@
-"""The actions on jobs: pause, resume, run now, backfill. Each asks on a page of its own, and then calls its service.
+"""The actions on jobs: pause, resume, run now, cancel, backfill. Each asks on a page of its own, and then calls its service.
 
 They act on exactly the rows that were selected, or on all that the list's filter and search show; they are offered, and
 taken, only where the person may change jobs.
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
@@ -18,16 +17,20 @@ from django.template.response import TemplateResponse
 from scheduling.admin.action_forms import (
     ActionForm,
     BackfillForm,
+    CancelForm,
     CountedBackfillForm,
     PauseForm,
     ResumeForm,
     RunNowForm,
 )
+from scheduling.admin.action_page import CONFIRMED, ROWS_SHOWN, action_page, done, is_confirmed
 from scheduling.admin.paging import BoundedPaginator
+from scheduling.admin.wording import cancelled_words
 from scheduling.core.errors import InvalidField
 from scheduling.core.local_moments import read_end, read_shared, read_start
 from scheduling.models import Job
 from scheduling.services.backfill import BackfillPlan, backfill, plan_backfill
+from scheduling.services.cancel import cancel_fires
 from scheduling.services.pause import pause
 from scheduling.services.resume import resume
 from scheduling.services.run_now import run_now
@@ -37,25 +40,24 @@ if TYPE_CHECKING:
 else:
     JobModelAdmin = admin.ModelAdmin
 
-JOBS_SHOWN = 10
 SAMPLE = 3  # of a backfill, from each end
-CONFIRMED, COUNT = "confirmed", "count"  # names of the buttons
+COUNT = "count"  # name of a button
 
 
 @admin.action(description="Pause…", permissions=["change"])
 def pause_jobs(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[Job]) -> TemplateResponse | None:
-    form = PauseForm(request.POST if CONFIRMED in request.POST else None)
+    form = PauseForm(request.POST if is_confirmed(request) else None)
     if form.is_valid():
         values = form.cleaned_data
         try:
             zones = jobs.order_by().values_list("tz", flat=True).distinct()
             values["until"] = read_shared("until", values["until"], zones) if values["until"] else None
-            done = pause(jobs, by=request.user.get_username(), **values)
+            outcome = pause(jobs, by=request.user.get_username(), **values)
         except InvalidField as problem:
             form.refuse(problem)
         else:
-            words = f"Paused: {done.jobs} jobs. Fires that had not started, and are skipped: {done.skipped}."
-            _done(jobs_admin, request, words)
+            words = f"Paused: {outcome.jobs} jobs. Fires that had not started, and are skipped: {outcome.skipped}."
+            done(jobs_admin, request, words)
             return None
     explanation = (
         "No fire of their schedules starts any more. What runs goes on; what is asked for by hand runs all the same."
@@ -65,13 +67,13 @@ def pause_jobs(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[J
 
 @admin.action(description="Resume…", permissions=["change"])
 def resume_jobs(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[Job]) -> TemplateResponse | None:
-    form = ResumeForm(request.POST if CONFIRMED in request.POST else None)
+    form = ResumeForm(request.POST if is_confirmed(request) else None)
     if form.is_valid():
-        done = resume(jobs, by=request.user.get_username(), **form.cleaned_data)
-        words = f"Resumed: {done.jobs} jobs. Fires that come back: {done.fires}."
-        if done.closing:
-            words += f" For {done.closing} of the jobs a node first records what came due until now."
-        _done(jobs_admin, request, words)
+        outcome = resume(jobs, by=request.user.get_username(), **form.cleaned_data)
+        words = f"Resumed: {outcome.jobs} jobs. Fires that come back: {outcome.fires}."
+        if outcome.closing:
+            words += f" For {outcome.closing} of the jobs a node first records what came due until now."
+        done(jobs_admin, request, words)
         return None
     explanation = "Ends their pauses. Jobs that are not paused are left as they are."
     return _page(jobs_admin, request, jobs, form, "resume_jobs", "Resume jobs", explanation, button="Resume")
@@ -79,17 +81,36 @@ def resume_jobs(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[
 
 @admin.action(description="Run now…", permissions=["change"])
 def run_jobs_now(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[Job]) -> TemplateResponse | None:
-    form = RunNowForm(request.POST if CONFIRMED in request.POST else None)
+    form = RunNowForm(request.POST if is_confirmed(request) else None)
     if form.is_valid():
         try:
             started = run_now(jobs, by=request.user.get_username(), **form.cleaned_data)
         except InvalidField as problem:
             form.refuse(problem)
         else:
-            _done(jobs_admin, request, f"Started: {len(started)} jobs, beside their schedules.")
+            done(jobs_admin, request, f"Started: {len(started)} jobs, beside their schedules.")
             return None
     explanation = "Each runs once, now, beside its schedule, also while it is paused."
     return _page(jobs_admin, request, jobs, form, "run_jobs_now", "Run jobs now", explanation, button="Run now")
+
+
+@admin.action(description="Cancel unfinished runs…", permissions=["change"])
+def cancel_unfinished_runs(
+    jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet[Job]
+) -> TemplateResponse | None:
+    form = CancelForm(request.POST if is_confirmed(request) else None)
+    if form.is_valid():
+        outcome = cancel_fires(jobs=jobs, by=request.user.get_username(), **form.cleaned_data)
+        done(jobs_admin, request, cancelled_words(outcome))
+        return None
+    explanation = (
+        "What has not started of them never does, and what runs is asked to stop. Their schedules go on: pause a job to "
+        "hold what is still to come."
+    )
+    return _page(
+        jobs_admin, request, jobs, form, "cancel_unfinished_runs", "Cancel unfinished runs", explanation,
+        button="Cancel what is unfinished",
+    )  # fmt: skip
 
 
 @admin.action(description="Backfill…", permissions=["change"])
@@ -108,7 +129,7 @@ def backfill_job(jobs_admin: JobModelAdmin, request: HttpRequest, jobs: QuerySet
             if CONFIRMED in request.POST and request.POST.get("counted") == str(plan.count):
                 values = form.cleaned_data | {"start": plan.start, "until": plan.until}
                 made = backfill(job, by=request.user.get_username(), **values).made
-                _done(jobs_admin, request, f"Backfill of {job}: {made} fires were made.")
+                done(jobs_admin, request, f"Backfill of {job}: {made} fires were made.")
                 return None
             form = _counted(form.cleaned_data, plan)
         except InvalidField as problem:
@@ -140,11 +161,6 @@ def _sample(plan: BackfillPlan, tz: str) -> list[str]:
     return lines if len(lines) <= 2 * SAMPLE else [*lines[:SAMPLE], "…", *lines[-SAMPLE:]]
 
 
-def _done(jobs_admin: JobModelAdmin, request: HttpRequest, words: str) -> None:
-    """Django then leads back to the list, as it was filtered."""
-    jobs_admin.message_user(request, words, messages.SUCCESS)
-
-
 def _page(
     jobs_admin: JobModelAdmin,
     request: HttpRequest,
@@ -155,29 +171,20 @@ def _page(
     explanation: str,
     *,
     button: str,
-    step: str = CONFIRMED,
     **more: Any,
 ) -> TemplateResponse:
-    """The page is posted to the list's own address, so that its filter stands, with the selection in hidden fields."""
-    selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
-    across = request.POST.get("select_across", "0")
-    context = {
-        **jobs_admin.admin_site.each_context(request),
-        "opts": Job._meta,
-        "title": title,
-        "explanation": explanation,
-        "form": form,
-        "action": action,
-        "selected": selected[:1] if across == "1" else selected,
-        "select_across": across,
-        "count": BoundedPaginator(jobs, 1).count,
-        "shown": jobs[:JOBS_SHOWN],
-        "back": request.get_full_path(),
-        "button": button,
-        "step": step,
+    return action_page(
+        jobs_admin,
+        request,
+        form,
+        action,
+        title=title,
+        explanation=explanation,
+        count=BoundedPaginator(jobs, 1).count,
+        shown=[f"{job.tenant}/{job}" for job in jobs[:ROWS_SHOWN]],
+        button=button,
         **more,
-    }
-    return TemplateResponse(request, "admin/scheduling/job/action.html", context)
+    )
 
 
-ACTIONS = (pause_jobs, resume_jobs, run_jobs_now, backfill_job)
+ACTIONS = (pause_jobs, resume_jobs, run_jobs_now, backfill_job, cancel_unfinished_runs)

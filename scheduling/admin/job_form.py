@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
 
 from scheduling.core.definition import POLICY_FIELDS, JobDefinition, Kind, ScheduleFields
 from scheduling.core.durations import parse_go_duration
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]
 else:
     JobModelForm = forms.ModelForm
+
+
+DEEP = 200  # arrays and objects: fewer are never nested too deep for Python
 
 
 class DurationField(forms.DurationField):
@@ -36,10 +40,30 @@ class DurationField(forms.DurationField):
         return super().to_python(value)
 
 
+class ArgumentsField(forms.JSONField):
+    """Refuses what Python cannot read, too: a number of thousands of digits, a thousand arrays in one another."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value)
+        except (ValueError, RecursionError):
+            raise ValidationError("Enter JSON that can be read.", code="invalid") from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What was typed is shown again as it was typed, where it cannot be read or is too deep to be written."""
+        if isinstance(data, str) and data.count("[") + data.count("{") > DEEP:
+            return InvalidJSONInput(data)
+        try:
+            return super().bound_data(data, initial)
+        except ValueError:
+            return InvalidJSONInput(data)
+
+
 class JobForm(JobModelForm):
     class Meta:
         model = Job
         fields = "__all__"
+        field_classes = {"args": ArgumentsField, "kwargs": ArgumentsField}
         help_texts = {
             "every": "Interval: a length from 100 ms, as 1h30m, 90s, 500ms or 01:30:00.",
             "anchor": "Interval: it fires at anchor + k × every (UTC). Empty: from now on.",

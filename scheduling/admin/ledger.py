@@ -19,7 +19,9 @@ from django.utils.safestring import SafeString
 from scheduling.admin import wording
 from scheduling.admin.read_only import ReadOnlyAdmin
 from scheduling.core.identity import idempotency_key, millisecond_of
-from scheduling.models import Fire, JobClock, JobRun
+from scheduling.models import Fire, JobClock, JobRun, Step
+
+STEPS_SHOWN = 100
 
 
 class WhenFilter(admin.SimpleListFilter):
@@ -46,6 +48,10 @@ class WhenFilter(admin.SimpleListFilter):
 class LedgerAdmin(ReadOnlyAdmin):
     list_select_related = ("job", "tenant")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Without the jobs' arguments, which may be a quarter of a megabyte each."""
+        return super().get_queryset(request).defer("job__args", "job__kwargs", "job__superseded")
+
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """From its own partition: the id carries the millisecond. None for what is no id of ours."""
         try:
@@ -67,39 +73,75 @@ class LedgerAdmin(ReadOnlyAdmin):
 
 @admin.register(Fire)
 class FireAdmin(LedgerAdmin):
-    list_display = ("scheduled_for", "of_job", "tenant", "state", "reason", "attempt", "started_at", "finished_at")
+    list_display = ("scheduled_for", "of_job", "tenant", "state", "why", "attempt", "started_at", "finished_at")
     list_filter = (WhenFilter, "state")
     readonly_fields = (
-        "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "reason", "attempt",
-        "max_attempts", "runs", "claimed_at", "wake_at", "started_at", "lease_until", "holder", "finished_at", "fence",
-        "covers", "covers_to", "nominal", "schedule_version", "shard_id", "seq_epoch", "seq",
+        "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "why", "attempt",
+        "max_attempts", "runs", "steps", "args", "kwargs", "claimed_at", "sent_again_at", "wake_at", "started_at",
+        "lease_until", "holder", "finished_at", "fence", "cancel_reason", "covers", "covers_to", "nominal",
+        "schedule_version", "shard_id", "seq_epoch", "seq",
     )  # fmt: skip
 
     @admin.display(description="idempotency key")
     def key(self, fire: Fire) -> str:
         return idempotency_key(fire.job_id, fire.scheduled_for, fire.origin)
 
+    @admin.display(description="reason")
+    def why(self, fire: Fire) -> str:
+        return wording.reason(fire)
+
+    @admin.display(description="args (of its job, as they are now)")
+    def args(self, fire: Fire) -> str | SafeString:
+        return wording.arguments(fire.job.args)
+
+    @admin.display(description="kwargs (of its job, as they are now)")
+    def kwargs(self, fire: Fire) -> str | SafeString:
+        return wording.arguments(fire.job.kwargs)
+
+    @admin.display(description="steps")
+    def steps(self, fire: Fire) -> str | SafeString:
+        found = Step.objects.filter(fire_id=fire.pk)[:STEPS_SHOWN]
+        rows = format_html_join(
+            "",
+            "<li>{}: {}, {}</li>",
+            ((step.name, wording.instant(step.begun_at), wording.step(step)) for step in found),
+        )
+        return format_html("<ul>{}</ul>", rows) if rows else "-"
+
     @admin.display(description="runs")
     def runs(self, fire: Fire) -> str | SafeString:
         runs = JobRun.objects.filter(
             scheduled_for=fire.scheduled_for, history_days=fire.history_days, fire_id=fire.pk
         ).order_by("attempt", "fence")
-        rows = format_html_join("", "<li>{}: {} after {}, {}</li>", (self._run_words(run) for run in runs))
+        rows = format_html_join("", "<li>{}: {} after {}, {} {}</li>", (self._run_words(run) for run in runs))
         return format_html("<ul>{}</ul>", rows) if rows else "none yet"
 
     def _run_words(self, run: JobRun) -> tuple[str, ...]:
         took = wording.duration(run.finished_at - run.started_at)
-        return wording.run_link(run, f"attempt {run.attempt}"), run.state, took, run.worker
+        error = run.error.partition("\n")[0]
+        return wording.run_link(run, f"attempt {run.attempt}"), wording.run_state(run), took, run.worker, error
 
 
 @admin.register(JobRun)
 class JobRunAdmin(LedgerAdmin):
-    list_display = ("started_at", "of_fire", "of_job", "tenant", "attempt", "state", "took", "worker", "error")
+    list_display = ("started_at", "of_fire", "of_job", "tenant", "attempt", "ended", "took", "worker", "first_line")
     list_filter = (WhenFilter, "state")
     readonly_fields = (
-        "id", "of_fire", "of_job", "tenant", "attempt", "fence", "state", "started_at", "finished_at", "took", "worker",
-        "holder", "result", "error", "traceback",
+        "id", "of_fire", "of_job", "tenant", "attempt", "fence", "ended", "started_at", "finished_at", "took", "worker",
+        "holder", "result", "error", "where",
     )  # fmt: skip
+
+    @admin.display(description="state")
+    def ended(self, run: JobRun) -> str:
+        return wording.run_state(run)
+
+    @admin.display(description="error")
+    def first_line(self, run: JobRun) -> str:
+        return run.error.partition("\n")[0]
+
+    @admin.display(description="traceback")
+    def where(self, run: JobRun) -> str | SafeString:
+        return format_html("<pre>{}</pre>", run.traceback) if run.traceback else "-"
 
     @admin.display(description="fire")
     def of_fire(self, run: JobRun) -> SafeString:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from scheduling.conf import scheduling_settings
 from scheduling.core.definition import Kind
 from scheduling.core.errors import InvalidField
-from scheduling.core.fire import CatchUp
+from scheduling.core.fire import CatchUp, State
 from scheduling.core.recurrence import Preview, words
-from scheduling.models import Fire, Job, JobRun
+from scheduling.models import Fire, Job, JobRun, Step
 from scheduling.store.next_runs import NextRun
 
 FIRES_AHEAD = 6
+CHARACTERS_SHOWN = 4_000  # of arguments
 _UNITS = (("day", timedelta(days=1)), ("h", timedelta(hours=1)), ("min", timedelta(minutes=1)))
 
 
@@ -75,10 +80,10 @@ def instant(moment: datetime | None) -> str:
 
 def next_run(job: Job, run: NextRun | None) -> str | SafeString:
     """The next occurrence: in the job's zone, and in UTC. ``run`` None: the job is gone."""
-    if job.problem:
-        return f"cannot be scheduled: {job.problem}"
     if run is None or run.fire_at is None:
-        return "-"
+        return f"cannot be scheduled: {job.problem}" if job.problem else "-"
+    if job.problem:
+        return f"will be skipped, as the last one: {job.problem}"
     if run.scheduled_for is None:
         return "is being planned"
     utc = instant(run.scheduled_for)
@@ -113,6 +118,31 @@ def _pause_end(job: Job) -> str:
     local = "" if job.tz == "UTC" else f"{_local(job.paused_until.astimezone(ZoneInfo(job.tz)))}, "
     missed = "stays skipped" if job.catch_up == CatchUp.NONE else f"comes back: {job.catch_up}"
     return f"until {local}{instant(job.paused_until)}; then what was missed {missed}"
+
+
+def arguments(value: Any) -> str | SafeString:
+    """Arguments, or another value of JSON, laid out for people; secrets are hidden (``SCHEDULING["MASK_KEYS"]``)."""
+    text = json.dumps(scheduling_settings(settings).mask.value(value), ensure_ascii=False, indent=2)
+    if len(text) > CHARACTERS_SHOWN:
+        text = f"{text[:CHARACTERS_SHOWN]}… ({len(text)} characters)"
+    return format_html('<pre class="arguments">{}</pre>', text) if "\n" in text else text
+
+
+def reason(row: Fire) -> str:
+    """Why it is as it is; and whether it was asked to stop."""
+    said = row.reason.replace("_", " ")
+    if row.cancel_reason and row.state == State.RUNNING:
+        said = f"asked to stop: {row.cancel_reason}"
+    return said or "-"
+
+
+def run_state(run: JobRun) -> str:
+    return run.state.replace("_", " ")
+
+
+def step(row: Step) -> str:
+    """What became of it. One that was begun and not done is in doubt, unless its attempt still runs."""
+    return "done" if row.is_done else f"begun under fence {row.fence}, not known to be done"
 
 
 def job_link(job: Job) -> str | SafeString:

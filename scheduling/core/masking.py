@@ -75,7 +75,10 @@ class Mask:
         return any(colon and self.hides(key) for key, colon in _TEXT_IN_JSON.findall(beginning))
 
     def _masked(self, text: str) -> str:
-        return json.dumps(self.value(json.loads(text)))
+        try:
+            return json.dumps(self.value(json.loads(text)))
+        except (ValueError, RecursionError):  # nobody knows what is secret in it
+            return HIDDEN
 
     def _hides(self, key: str) -> bool:
         letters = _letters(key)
