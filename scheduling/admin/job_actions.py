@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
+from scheduling.admin import wording
 from scheduling.admin.action_forms import (
     ActionForm,
     BackfillForm,
@@ -25,7 +26,6 @@ from scheduling.admin.action_forms import (
 )
 from scheduling.admin.action_page import CONFIRMED, ROWS_SHOWN, action_page, done, is_confirmed
 from scheduling.admin.paging import BoundedPaginator
-from scheduling.admin.wording import cancelled_words
 from scheduling.core.errors import InvalidField
 from scheduling.core.local_moments import read_end, read_shared, read_start
 from scheduling.models import Job
@@ -101,7 +101,7 @@ def cancel_unfinished_runs(
     form = CancelForm(request.POST if is_confirmed(request) else None)
     if form.is_valid():
         outcome = cancel_fires(jobs=jobs, by=request.user.get_username(), **form.cleaned_data)
-        done(jobs_admin, request, cancelled_words(outcome))
+        done(jobs_admin, request, wording.cancelled(outcome))
         return None
     explanation = (
         "What has not started of them never does, and what runs is asked to stop. Their schedules go on: pause a job to "

@@ -18,6 +18,7 @@ from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp, State
 from scheduling.core.recurrence import Preview, words
 from scheduling.models import Fire, Job, JobRun, Step
+from scheduling.services.cancel import Cancelled
 from scheduling.store.next_runs import NextRun
 
 FIRES_AHEAD = 6
@@ -143,6 +144,14 @@ def run_state(run: JobRun) -> str:
 def step(row: Step) -> str:
     """What became of it. One that was begun and not done is in doubt, unless its attempt still runs."""
     return "done" if row.is_done else f"begun under fence {row.fence}, not known to be done"
+
+
+def cancelled(done: Cancelled) -> str:
+    """What a cancellation has done."""
+    said = f"Cancelled: {done.at_once} that had not started. Asked to stop: {done.asked} that run."
+    if done.sent:
+        said += f" Sent to plain Celery tasks, and not to be called back: {done.sent}."
+    return said + (f" Had ended before: {done.over}." if done.over else "")
 
 
 def job_link(job: Job) -> str | SafeString:
