@@ -1,8 +1,8 @@
 """Partitions of the ledger: one for each time-to-live class and UTC day of ``scheduled_for``.
 
 A day is made when the first fire of it is claimed. It is attached rather than created in place, since that does not
-lock the parent against reads and writes. An expired day is dropped once nothing in it is unfinished; the check is
-made again under the lock.
+lock the parent against reads and writes. An expired day is dropped once nothing in it is unfinished, and what is kept
+beside it is gone (``leftovers``); the check is made again under the lock.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from psycopg import sql
 
 from scheduling.core.planning import JobPlan
 from scheduling.store.connection import Connection
+from scheduling.store.leftovers import forget_leftovers, forget_steps
 from scheduling.store.statements import statements
 
 TABLES = ("scheduling_fire", "scheduling_jobrun")
+BRIEFLY = "SET LOCAL lock_timeout = '100ms'"  # who waits for a lock holds up all who come after
 LOCK = 0x0FA1_BEA7  # advisory: two nodes that need the same day
 Day = tuple[int, date]  # class in days, UTC day
 
@@ -86,10 +88,12 @@ def expire(connection: Connection, *, now: datetime) -> list[str]:
     for fires, history_days, day in _days(connection):
         if _midnight(day) + timedelta(days=history_days + 1) > now:
             continue
+        if not _is_ready(connection, fires, day):
+            continue
         runs = fires.replace(TABLES[0], TABLES[1])
         try:
             with connection.transaction():
-                connection.execute("SET LOCAL lock_timeout = '100ms'")
+                connection.execute(BRIEFLY)
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(fires)))
                 if _has_unfinished(connection, fires):
                     continue
@@ -98,7 +102,19 @@ def expire(connection: Connection, *, now: datetime) -> list[str]:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
             continue  # someone uses it, or has just dropped it
         dropped.append(fires)
+    if dropped:
+        forget_leftovers(connection, now=now)
     return dropped
+
+
+def _is_ready(connection: Connection, fires: str, day: date) -> bool:
+    """Whether nothing keeps this day but a look under its lock."""
+    try:
+        with connection.transaction():
+            connection.execute(BRIEFLY)
+            return not _has_unfinished(connection, fires) and forget_steps(connection, fires, _midnight(day))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
+        return False  # someone has it to himself, or has just dropped it
 
 
 def _days(connection: Connection) -> list[tuple[str, int, date]]:
