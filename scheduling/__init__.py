@@ -22,29 +22,55 @@ if TYPE_CHECKING:
     from scheduling.core.errors import FairbeatError, InvalidField, LeaseLost
     from scheduling.worker.context import JobContext, current_job
     from scheduling.worker.decorator import job
-    from scheduling.worker.errors import CommitRefused, NoCurrentJob
+    from scheduling.worker.errors import (
+        Cancel,
+        CommitRefused,
+        NoCurrentJob,
+        Retry,
+        Snooze,
+        StaleWrite,
+        StepInDoubt,
+        StepRefused,
+    )
+    from scheduling.worker.fenced import FencedModel, FencedQuerySet
     from scheduling.worker.task import JobTask
 
 __all__ = [
+    "Cancel",
     "CommitRefused",
     "FairbeatError",
+    "FencedModel",
+    "FencedQuerySet",
     "InvalidField",
     "JobContext",
     "JobTask",
     "LeaseLost",
     "NoCurrentJob",
+    "Retry",
+    "Snooze",
+    "StaleWrite",
+    "StepInDoubt",
+    "StepRefused",
     "current_job",
     "job",
 ]
 
 _HOMES = {
+    "Cancel": "scheduling.worker.errors",
     "CommitRefused": "scheduling.worker.errors",
     "FairbeatError": "scheduling.core.errors",
+    "FencedModel": "scheduling.worker.fenced",
+    "FencedQuerySet": "scheduling.worker.fenced",
     "InvalidField": "scheduling.core.errors",
     "JobContext": "scheduling.worker.context",
     "JobTask": "scheduling.worker.task",
     "LeaseLost": "scheduling.core.errors",
     "NoCurrentJob": "scheduling.worker.errors",
+    "Retry": "scheduling.worker.errors",
+    "Snooze": "scheduling.worker.errors",
+    "StaleWrite": "scheduling.worker.errors",
+    "StepInDoubt": "scheduling.worker.errors",
+    "StepRefused": "scheduling.worker.errors",
     "current_job": "scheduling.worker.context",
     "job": "scheduling.worker.decorator",
 }

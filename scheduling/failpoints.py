@@ -51,6 +51,9 @@ class Point(StrEnum):
     ACQUIRE_COMMITTED = "acquire.committed"
     COMPLETE_BEFORE = "complete.before"
     COMPLETE_COMMITTED = "complete.committed"
+    STEP_BEGUN = "step.begun"  # it is noted that a step begins; its function is not yet called
+    STEP_CALLED = "step.called"  # its function has returned; that is not yet noted
+    STEP_DONE = "step.done"
 
 
 class FailpointReached(FairbeatError):

@@ -2,45 +2,47 @@
 
 ::
 
-    refused ──▶ Ignore          acknowledged and counted; nothing runs, no result is stored
-    ran     ──▶ its value       succeeded
-    raised  ──▶ Retry           retry_wait: the ledger brings it back, Celery publishes nothing
-            └─▶ that exception  dead: the attempts are used up
+    refused ──▶ Ignore           acknowledged and counted; nothing runs, no result is stored
+      forged ──▶ Reject          for the broker's dead letters: the fire is another's
+    ran     ──▶ its value        succeeded
+    raised  ──▶ Celery's Retry   retry_wait: the ledger brings it back, Celery publishes nothing
+            ├─▶ that exception   dead: the attempts are used up, or the task's policy gives up
+            └─▶ Stopped          dead: cancelled; its result is that it was revoked
     lease lost at the end ──▶ Ignore: the fire is another worker's by now, and so is its result
-    not known  ──▶ Reject       nobody could be asked for the lease: back to the broker, nothing runs
+    not known  ──▶ Reject        nobody could be asked for the lease: back to the broker, nothing runs
 
 A database that does not answer is asked again for as long as a lease lasts. At the end of a run the lease is out then,
 and the fire is run again; at its beginning the message, which alone knows of the fire, goes back to the broker: to
-acknowledge it would lose the fire. Does not do: timeouts, acknowledging, redelivery: those are Celery's.
+acknowledge it would lose the fire. Signals are sent when the end has been committed. Does not do: timeouts,
+acknowledging, redelivery: those are Celery's.
 """
 
 from __future__ import annotations
 
 import logging
-import random
-import time
-import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar
 
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry, SoftTimeLimitExceeded
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, SoftTimeLimitExceeded
+from celery.exceptions import Retry as CeleryRetry
 from celery.utils.saferepr import saferepr
 from django.db import InterfaceError, OperationalError
 
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
-from scheduling.core.retry import backoff
 from scheduling.failpoints import Point, failpoint
-from scheduling.store.ledger_port import Acquired, Failure, Refused
+from scheduling.store.ledger_port import Acquired, Refusal, Refused
 from scheduling.worker.context import JobContext, make_current, restore
-from scheduling.worker.errors import RejectedByTask
+from scheduling.worker.errors import Cancel, RejectedByTask, Snooze
 from scheduling.worker.fired import Fired
+from scheduling.worker.outcome import Again, cause_of, failure_of, outcome_of
+from scheduling.worker.patience import patiently
+from scheduling.worker.policy import RetryPolicy
 from scheduling.worker.process import WorkerProcess
 from scheduling.worker.refusals import count_refusal
-
-PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 2.0
+from scheduling.worker.telling import tell_dead, tell_failed, tell_succeeded
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +52,30 @@ on_decided: ContextVar[Callable[[], None]] = ContextVar("fairbeat_on_decided")
 """Called once the acquire has committed or was refused: the in-process publisher's confirm."""
 
 
+class Stopped(Ignore):
+    """The fire is dead because it was to stop: nothing failed, and nothing will be tried again."""
+
+
 class Attempt:
     """An acquired fire on its way through ``run``; ``worker`` is what the history calls this worker."""
 
-    def __init__(self, process: WorkerProcess, fired: Fired, acquired: Acquired, *, worker: str) -> None:
+    def __init__(
+        self, process: WorkerProcess, fired: Fired, acquired: Acquired, *, task: str, policy: RetryPolicy, worker: str
+    ) -> None:
         self._process = process
+        self._ledger = process.ledger
         self._acquired = acquired
+        self._policy = policy
         self._worker = worker
         self.context = JobContext(
-            fired=fired, acquired=acquired, worker=worker, database=process.ledger.using, _ledger=process.ledger
+            fired=fired,
+            acquired=acquired,
+            worker=worker,
+            database=process.ledger.using,
+            task=task,
+            patience_s=process.lease_s,
+            on_committed=lambda: tell_succeeded(self.context, None),
+            _ledger=process.ledger,
         )
 
     def run(self, task: Callable[[], T], *, hard_timeout_s: float) -> T | None:
@@ -68,10 +85,6 @@ class Attempt:
         before = make_current(self.context)
         try:
             return self._run(task)
-        except LeaseLost as lost:
-            count_refusal("lease_lost")
-            log.warning("%s", lost)
-            raise Ignore(str(lost)) from lost
         finally:
             restore(before)
             heartbeat.release(self.context)
@@ -91,7 +104,7 @@ class Attempt:
                     self.context.fire_id,
                 )
                 raise
-            self._fail(error)
+            self._end(error)
             return None
         self._complete(result)
         return result
@@ -100,91 +113,112 @@ class Attempt:
         if self.context.is_committed:
             return
         text = "" if result is None else saferepr(result)
-        self._write(lambda: self._process.ledger.complete(self._acquired, worker=self._worker, result=text))
+        self._write(lambda: self._ledger.complete(self._acquired, worker=self._worker, result=text))
+        tell_succeeded(self.context, result)
+
+    def _end(self, error: Exception) -> None:
+        """Raises what Celery is to be told; returns where the attempt turns out to have succeeded."""
+        if isinstance(error, Snooze):
+            self._snooze(error)
+        elif isinstance(error, Cancel):
+            self._cancel(error)
+        else:
+            self._fail(error)
+        log.warning("fire %s: its commit() was written after all, whose reply was lost", self.context.fire_id)
+        tell_succeeded(self.context, None)
+
+    def _snooze(self, snooze: Snooze) -> None:
+        state = self._write(lambda: self._ledger.snooze(self._acquired, worker=self._worker, delay=snooze.delay))
+        if state is State.RETRY_WAIT:
+            raise _again(snooze, None, snooze.delay)
+        if state is State.DEAD:
+            self._stopped("it was asked to stop, and put itself off", snooze)
+
+    def _cancel(self, cancel: Cancel) -> None:
+        state = self._write(lambda: self._ledger.cancel(self._acquired, worker=self._worker, reason=cancel.reason))
+        if state is State.DEAD:
+            self._stopped(cancel.reason, cancel)
+
+    def _stopped(self, reason: str, error: Exception) -> None:
+        tell_dead(self.context, reason="cancelled", error=reason)
+        raise Stopped(reason) from error
 
     def _fail(self, error: Exception) -> None:
-        """Raises what Celery is to be told; returns where the attempt turns out to have succeeded."""
-        cause = error.exc if isinstance(error, Retry) else error
-        delay = _delay_of(error) or backoff(
-            self._acquired.attempt,
-            base=self._acquired.retry_base,
-            cap=self._acquired.retry_cap,
-            rand=random.random,
-        )
+        outcome, failure = outcome_of(error, self._acquired, self._policy), failure_of(error)
+        delay, reason = (outcome.delay, "") if isinstance(outcome, Again) else (None, outcome.reason.value)
         state = self._write(
-            lambda: self._process.ledger.fail(self._acquired, _failure(error), worker=self._worker, delay=delay)
+            lambda: self._ledger.fail(self._acquired, failure, worker=self._worker, delay=delay, reason=reason)
         )
-        if state is State.RETRY_WAIT:
-            when: Any = delay.total_seconds()
-            raise Retry(exc=cause, when=when) from error
+        if state is State.RETRY_WAIT and delay is not None:
+            tell_failed(self.context, reason="failed", error=failure.error)
+            raise _again(error, cause_of(error), delay)
         if state is State.DEAD:
+            tell_dead(self.context, reason=self._reason_of_death(reason), error=failure.error)
             raise _final(error, self._acquired.attempt)
-        log.warning("fire %s: its commit() was written after all, whose reply was lost", self.context.fire_id)
+
+    def _reason_of_death(self, given: str) -> str:
+        """Where attempts were left and nobody gave up, it was asked to stop, and has not heard so."""
+        if self.context.cancelled:
+            return "cancelled"
+        is_last = self._acquired.attempt >= self._acquired.max_attempts
+        return given or ("attempts_exhausted" if is_last else "cancelled")
 
     def _write(self, end: Callable[[], T]) -> T:
         failpoint(Point.COMPLETE_BEFORE)
-        written = _patiently(end, f"fire {self.context.fire_id}: its end", for_s=self._process.lease_s)
+        try:
+            written = patiently(end, f"fire {self.context.fire_id}: its end", for_s=self._process.lease_s)
+        except LeaseLost as lost:
+            count_refusal("lease_lost")
+            log.warning("%s", lost)
+            raise Ignore(str(lost)) from lost
         failpoint(Point.COMPLETE_COMMITTED)
         return written
 
 
-def acquire(process: WorkerProcess, fired: Fired, *, worker: str, hard_timeout_s: float) -> Attempt:
+def acquire(
+    process: WorkerProcess, fired: Fired, *, task: str, policy: RetryPolicy, worker: str, hard_timeout_s: float
+) -> Attempt:
     """Take the fire's lease.
 
-    Raises Ignore where the ledger refuses: Celery then acknowledges the message, and stores nothing. Raises Reject
-    where it cannot be asked, and while there is time: at the hard timeout Celery would acknowledge the message.
+    Raises Ignore where the ledger refuses: Celery then acknowledges the message, and stores nothing; Reject where it is
+    forged, for the broker's dead letters. Raises Reject, back to the queue, where the ledger cannot be asked, and while
+    there is time: at the hard timeout Celery would acknowledge the message.
     """
     failpoint(Point.ACQUIRE_BEFORE)
     what, for_s = f"fire {fired.delivery.fire_id}: its lease", min(process.lease_s, hard_timeout_s / 2)
     try:
-        verdict = _patiently(lambda: process.ledger.acquire(fired.delivery), what, for_s=for_s)
+        verdict = patiently(lambda: process.ledger.acquire(fired.delivery), what, for_s=for_s)
     except (OperationalError, InterfaceError, SoftTimeLimitExceeded) as error:
         raise Reject(f"the ledger could not be asked: {error}", requeue=True) from error
     decided = on_decided.get(None)
     if decided is not None:
         decided()
     if isinstance(verdict, Refused):
-        count_refusal(verdict.reason)
-        log.info("fire %s (fence %d) is not run: %s", fired.delivery.fire_id, fired.delivery.fence, verdict.reason)
-        raise Ignore(f"not run: {verdict.reason}")
+        _refuse(fired, verdict.reason)
     failpoint(Point.ACQUIRE_COMMITTED)
-    return Attempt(process, fired, verdict, worker=worker)
+    return Attempt(process, fired, verdict, task=task, policy=policy, worker=worker)
 
 
-def _patiently(write: Callable[[], T], what: str, *, for_s: float) -> T:
-    """Raises what Django raises where the database does not answer for so long."""
-    deadline_s, pause_s = time.monotonic() + for_s, PAUSE_MIN_S
-    while True:
-        try:
-            return write()
-        except (OperationalError, InterfaceError) as error:
-            if time.monotonic() + pause_s > deadline_s:
-                raise
-            log.warning("%s could not be written, trying again: %s", what, error)
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+def _refuse(fired: Fired, reason: Refusal) -> NoReturn:
+    count_refusal(reason)
+    fire, fence = fired.delivery.fire_id, fired.delivery.fence
+    if reason is Refusal.FORGED:
+        log.warning("fire %s (fence %d) is not of the tenant %r that its message names", fire, fence, fired.tenant)
+        raise Reject("forged", requeue=False)
+    log.info("fire %s (fence %d) is not run: %s", fire, fence, reason)
+    raise Ignore(f"not run: {reason}")
 
 
-def _delay_of(error: Exception) -> timedelta | None:
-    """The wait that a Retry asks for; None leaves it to the job's backoff."""
-    when: Any = error.when if isinstance(error, Retry) else None
-    if isinstance(when, datetime):
-        return max(timedelta(0), (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC))
-    return None if when is None else timedelta(seconds=max(0.0, float(when)))
-
-
-def _failure(error: Exception) -> Failure:
-    shown = error.exc if isinstance(error, Retry) and error.exc is not None else error
-    return Failure(
-        error="".join(traceback.format_exception_only(shown)).strip(),
-        traceback="".join(traceback.format_exception(error)),
-    )
+def _again(error: Exception, cause: Exception | None, delay: timedelta) -> CeleryRetry:
+    """What Celery is to be told of a fire that will run again. It publishes nothing."""
+    when: Any = delay.total_seconds()
+    again = CeleryRetry(str(error) if isinstance(error, Snooze) else None, exc=cause, when=when)
+    again.__cause__ = error
+    return again
 
 
 def _final(error: Exception, attempts: int) -> BaseException:
-    """What Celery is to be told of a fire whose last attempt failed."""
-    if isinstance(error, Retry):
-        return error.exc or MaxRetriesExceededError(f"gave up after {attempts} attempts")
+    """What Celery is to be told of a fire that will not."""
     if isinstance(error, Reject):  # raised through, it would put the message back, or into the broker's dead letters
         return RejectedByTask(f"the task raised {error!r} in the last of {attempts} attempts")
-    return error
+    return cause_of(error) or MaxRetriesExceededError(f"gave up after {attempts} attempts")

@@ -1,4 +1,5 @@
-"""What a running task may know of its fire, and ``commit()``: its writes and the completion in one transaction.
+"""What a running task may know of its fire, and ask for: ``commit()``, its writes and the completion in one
+transaction; ``step()``, what is to happen once; ``check()``, whether it is to stop.
 
 ::
 
@@ -13,7 +14,7 @@ the attempt finds out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -22,14 +23,16 @@ from enum import Enum, auto
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from scheduling.core.errors import LeaseLost
 from scheduling.core.identity import idempotency_key
 from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Ledger
-from scheduling.worker.errors import CommitRefused, NoCurrentJob
+from scheduling.worker.errors import Cancel, CommitRefused, NoCurrentJob, StepRefused
 from scheduling.worker.fired import Fired
+from scheduling.worker.steps import Steps, Undone
+from scheduling.worker.transactions import is_in_transaction
 
 T = TypeVar("T")
 
@@ -49,9 +52,17 @@ class JobContext:
     worker: str
     database: str  # alias of the ledger's database
     _ledger: Ledger = field(repr=False)
+    task: str = ""  # its name
+    patience_s: float = 30.0  # with a database that does not answer; a lease
+    on_committed: Callable[[], None] = field(default=lambda: None, repr=False)
+    wanted_retry: Exception | None = None  # what the task's retry() was asked for and did not raise
     _progress: Progress = Progress.OPEN
     _is_lost: bool = False
-    wanted_retry: Exception | None = None  # what the task's retry() was asked for and did not raise
+    _cancel_reason: str = ""
+    _steps: Steps = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._steps = Steps(self._ledger, self.acquired, database=self.database, patience_s=self.patience_s)
 
     @property
     def fire_id(self) -> UUID:
@@ -97,11 +108,60 @@ class JobContext:
         return self._is_lost
 
     @property
+    def cancelled(self) -> bool:
+        """Whether it was asked to stop: by a person, or because a newer fire of its job is due."""
+        return bool(self._cancel_reason)
+
+    @property
+    def cancel_reason(self) -> str:
+        """Why it is to stop; empty where nobody asked."""
+        return self._cancel_reason
+
+    @property
     def is_committed(self) -> bool:
         return self._progress is Progress.COMMITTED
 
     def mark_lost(self) -> None:
         self._is_lost = True
+
+    def mark_cancelled(self, reason: str) -> None:
+        self._cancel_reason = reason
+
+    def check(self) -> None:
+        """For a long task, now and then: costs nothing, and asks nobody (the heartbeat does).
+
+        Raises Cancel where it was asked to stop, LeaseLost where another worker may have this fire by now. After
+        ``commit()`` it raises neither: what is done is done.
+        """
+        if self.is_committed:
+            return
+        if self._cancel_reason:
+            raise Cancel(self._cancel_reason)
+        if self._is_lost:
+            raise self._lost()
+
+    def step(
+        self,
+        name: str,
+        function: Callable[[], Any],
+        /,
+        *,
+        in_doubt: Callable[[], Any] | None = None,
+        undone: Undone = (),
+    ) -> Any:
+        """Call ``function`` at most once for this fire and this name, whatever becomes of its attempts; its result.
+
+        The result is JSON, of 64 KB at most; a later attempt is given it back, and calls nothing. An exception of a
+        type in ``undone`` says that nothing has happened: the step may be done again. After any other exception, or a
+        death, it is in doubt: a later attempt calls ``in_doubt`` in its place (find out what happened, or do it again
+        under the idempotency key), or raises StepInDoubt where there is none.
+
+        Raises StepRefused inside a transaction and after ``commit()``, LeaseLost, InvalidField for a result that is not
+        JSON, and what the function raises.
+        """
+        if self._progress is not Progress.OPEN:
+            raise StepRefused(f"step {name!r} of fire {self.fire_id} was used after commit(), which ends the fire")
+        return self._steps.run(name, function, in_doubt=in_doubt, undone=undone)
 
     @contextmanager
     def commit(self, *, using: str | None = None) -> Iterator[None]:
@@ -132,6 +192,7 @@ class JobContext:
             raise
         self._progress = Progress.COMMITTED
         failpoint(Point.COMPLETE_COMMITTED)
+        self.on_committed()
 
     def _refuse_commit(self, using: str) -> None:
         if self._progress is not Progress.OPEN:
@@ -142,19 +203,16 @@ class JobContext:
             raise CommitRefused(
                 f"using {using!r}: commit() can only join writes to the ledger's own database, {self.database!r}"
             )
-        if _is_in_transaction(using):
+        if is_in_transaction(using):
             raise CommitRefused(
                 f"fire {self.fire_id}: commit() was used inside another transaction, and the completion would not be "
                 "its last statement; leave the outer atomic() block first"
             )
         if self._is_lost:
-            raise LeaseLost(f"fire {self.fire_id}: the lease was lost; another worker may run it")
+            raise self._lost()
 
-
-def _is_in_transaction(using: str) -> bool:
-    """A test case's own transaction does not count, as for Django's durable blocks."""
-    blocks: list[Any] = connections[using].atomic_blocks
-    return bool(blocks) and not blocks[-1]._from_testcase
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(f"fire {self.fire_id}: the lease was lost; another worker may run it")
 
 
 _current: ContextVar[JobContext] = ContextVar("fairbeat_current_job")

@@ -12,15 +12,22 @@ from scheduling.core import message
 from scheduling.core.errors import InvalidField
 from scheduling.store.ledger_port import Delivery
 
+SMALLINT_MAX, INTEGER_MAX = 2**15 - 1, 2**31 - 1  # of the columns
+HOLDER = "fb_holder"  # written by the worker that received the message, and never sent: request.py
+
 
 @dataclass(frozen=True, slots=True)
 class Fired:
     """One delivery, and what the message says of its fire besides."""
 
     delivery: Delivery
-    tenant: str
     name: str  # of the job; may be empty
     origin: str
+
+    @property
+    def tenant(self) -> str:
+        """The slug, as the message says it."""
+        return self.delivery.tenant
 
 
 def fired(task_id: str | None, headers: Mapping[str, Any] | None) -> Fired | None:
@@ -34,12 +41,31 @@ def fired(task_id: str | None, headers: Mapping[str, Any] | None) -> Fired | Non
         delivery = Delivery(
             fire_id=UUID(task_id),
             job_id=UUID(headers[message.JOB]),
-            tenant=headers[message.TENANT],
-            scheduled_for=datetime.fromisoformat(headers[message.SCHEDULED_FOR]),
-            history_days=int(headers[message.KEEP]),
-            fence=int(headers[message.FENCE]),
-            holder=uuid4(),
+            tenant=_text(headers[message.TENANT]),
+            scheduled_for=_aware(datetime.fromisoformat(headers[message.SCHEDULED_FOR])),
+            history_days=_within(headers[message.KEEP], SMALLINT_MAX),
+            fence=_within(headers[message.FENCE], INTEGER_MAX),
+            holder=UUID(headers[HOLDER]) if HOLDER in headers else uuid4(),
         )
-        return Fired(delivery, headers[message.TENANT], headers.get(message.JOB_NAME) or "", headers[message.ORIGIN])
-    except (KeyError, TypeError, ValueError) as problem:
+        return Fired(delivery, _text(headers.get(message.JOB_NAME) or ""), _text(headers[message.ORIGIN]))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:  # UUID(7) lacks an attribute
         raise InvalidField("headers", dict(headers), f"name no fire that can be read: {problem!r}") from problem
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\x00" in value:
+        raise ValueError(f"{value!r} is no text that Postgres has")
+    return value
+
+
+def _aware(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} has no offset")
+    return moment
+
+
+def _within(value: Any, highest: int) -> int:
+    number = int(value)
+    if not 0 < number <= highest:
+        raise ValueError(f"{number} is not within 1 to {highest}")
+    return number

@@ -1,9 +1,16 @@
 """Renews the leases of all fires that run in this process: one thread, one statement, one connection of its own.
 
+::
+
+    asleep ──a slice has passed, and a run of the last one still runs──▶ listening: hears of a cancellation at once
+      ▲                                                                    │
+      └────────────────nothing ran when it beat: no connection─────────────┘
+
 Invariants: a fire is renewed by itself and only until its hard timeout, so that what a killed or stuck run left behind
-ends; a fire is told that it is lost when another has it, never because the database did not answer. The thread starts
-with the first fire (a forked child has its own), ends when nothing has run for a while, and never keeps the process
-from exiting. It beats in a rhythm of its own: a short run neither wakes it nor waits for it.
+ends; a fire is told that it is lost when another has it, never because the database did not answer; whatever is to stop
+is told so by the next beat at the latest. The thread starts with the first fire (a forked child has its own), ends when
+nothing has run for a while, and never keeps the process from exiting. It beats in a rhythm of its own: a short run
+neither wakes it nor waits for it, nor costs a connection.
 """
 
 from __future__ import annotations
@@ -18,6 +25,9 @@ from django.db import Error
 
 from scheduling.store.ledger import PostgresLedger
 from scheduling.worker.context import JobContext
+from scheduling.worker.notices import CancelNotices
+
+SLICE_S = 1.0  # a run that is shorter is not worth listening for
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +35,21 @@ log = logging.getLogger(__name__)
 class Heartbeat:
     """``every_s`` is a third of the lease: two renewals may fail before it is out.
 
-    The first comes at most that long after a run began.
+    The first comes at most that long after a run began. Without ``notices`` it hears nothing between its beats.
     """
 
     def __init__(
-        self, ledger: PostgresLedger, *, every_s: float, monotonic: Callable[[], float] = time.monotonic
+        self,
+        ledger: PostgresLedger,
+        *,
+        every_s: float,
+        notices: CancelNotices | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._every_s = every_s
+        self._slice_s = min(SLICE_S, every_s / 2)
+        self._notices = notices
         self._monotonic = monotonic
         self._lock = threading.Lock()  # guards all below
         self._kept: dict[UUID, tuple[JobContext, float]] = {}  # by holder; monotonic second of the hard timeout
@@ -55,7 +72,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         while self._is_wanted():
-            time.sleep(self._every_s)
+            self._rest()
             self.beat()
         self._ledger.close()
 
@@ -68,6 +85,37 @@ class Heartbeat:
             self._thread = None
             return False
 
+    def _rest(self) -> None:
+        """Until the next beat is due, or something is heard."""
+        due = time.monotonic() + self._every_s
+        before: dict[UUID, UUID] = {}
+        while (left_s := due - time.monotonic()) > 0:
+            running = self._running()
+            if not before.keys() & running.keys():
+                time.sleep(min(left_s, self._slice_s))
+            elif self._hears(running, min(left_s, self._slice_s)):
+                return
+            before = running
+
+    def _running(self) -> dict[UUID, UUID]:
+        """Holder → fire."""
+        with self._lock:
+            return {holder: context.fire_id for holder, (context, _) in self._kept.items()}
+
+    def _hears(self, running: dict[UUID, UUID], for_s: float) -> bool:
+        """Whether one that runs may have been asked to stop."""
+        if self._notices is None:
+            time.sleep(for_s)
+            return False
+        try:
+            named = self._notices.wait(for_s)
+        except Error as error:
+            log.debug("cancellations are heard with the next heartbeat only: %s", error)
+            self._ledger.close()
+            time.sleep(for_s)
+            return False
+        return named is None or not {str(fire) for fire in running.values()}.isdisjoint(named)
+
     def beat(self) -> None:
         """Renew once."""
         contexts = self._within_timeout()
@@ -75,15 +123,19 @@ class Heartbeat:
             self._ledger.close()
             return
         try:
-            lost = self._ledger.heartbeat([context.fired.delivery for context in contexts]).lost
+            renewal = self._ledger.heartbeat([context.fired.delivery for context in contexts])
         except Error as error:
             log.warning("the leases of %d running fires could not be renewed, trying again: %s", len(contexts), error)
             self._ledger.close()
             return
         for context in contexts:
-            if context.fired.delivery.holder in lost and not context.lost:
+            holder = context.fired.delivery.holder
+            if holder in renewal.lost and not context.lost:
                 log.warning("fire %s: the lease was lost while it ran; another worker may run it", context.fire_id)
                 context.mark_lost()
+            if holder in renewal.cancelled and not context.cancelled:
+                log.info("fire %s: asked to stop: %s", context.fire_id, renewal.cancelled[holder])
+                context.mark_cancelled(renewal.cancelled[holder])
 
     def _within_timeout(self) -> list[JobContext]:
         with self._lock:

@@ -23,6 +23,7 @@ from django.conf import settings
 from django.db import close_old_connections
 from kombu.utils.json import loads
 
+from scheduling import signals
 from scheduling.conf import scheduling_settings
 from scheduling.core.fire import Fire
 from scheduling.core.masking import Mask
@@ -30,6 +31,7 @@ from scheduling.core.message import headers
 from scheduling.store.ledger_port import Delivery
 from scheduling.worker.attempt import on_decided
 from scheduling.worker.process import worker_process
+from scheduling.worker.registration import tell_tasks
 from scheduling.worker.task import JobTask
 
 log = logging.getLogger(__name__)
@@ -94,7 +96,8 @@ def _mask() -> Mask:
 
 
 def _bury(fire: Fire) -> None:
-    log.error("fire %s of job %s: there is no task %r in this process", fire.id, fire.work.job_id, fire.work.task)
+    error = f"there is no task {fire.work.task!r} in this process"
+    log.error("fire %s of job %s: %s", fire.id, fire.work.job_id, error)
     delivery = Delivery(
         fire_id=fire.id,
         job_id=fire.work.job_id,
@@ -104,7 +107,21 @@ def _bury(fire: Fire) -> None:
         fence=fire.fence,
         holder=uuid4(),
     )
-    worker_process().ledger.bury(delivery, "unknown_task")
+    if worker_process().ledger.bury(delivery, "unknown_task", error=error):
+        signals.tell(signals.job_dead, lambda: _facts(fire) | {"error": error, "reason": "unknown_task"})
+
+
+def _facts(fire: Fire) -> dict[str, Any]:
+    return {
+        "fire_id": fire.id,
+        "job_id": fire.work.job_id,
+        "tenant": fire.work.tenant,
+        "name": fire.work.name,
+        "task": fire.work.task,
+        "scheduled_for": fire.scheduled_for,
+        "origin": fire.origin,
+        "attempt": fire.attempt,
+    }
 
 
 def _app() -> Celery[Any]:
@@ -113,5 +130,6 @@ def _app() -> Celery[Any]:
     with _loading:
         if app not in _loaded:
             app.loader.import_default_modules()
+            tell_tasks(app)
             _loaded.add(app)
     return app

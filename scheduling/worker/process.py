@@ -12,6 +12,7 @@ from functools import cache
 from scheduling.failpoints import arm_from_environment
 from scheduling.store.ledger import PostgresLedger
 from scheduling.worker.heartbeat import Heartbeat
+from scheduling.worker.notices import CancelNotices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ def own_process() -> WorkerProcess:
 
     arm_from_environment()
     lease_s = scheduling_settings(settings).FIRE_LEASE_S
-    ledger = PostgresLedger(router.db_for_write(Fire), lease=timedelta(seconds=lease_s))
-    return WorkerProcess(ledger, Heartbeat(ledger, every_s=lease_s / 3), lease_s)
+    using = router.db_for_write(Fire)
+    ledger = PostgresLedger(using, lease=timedelta(seconds=lease_s))
+    return WorkerProcess(ledger, Heartbeat(ledger, every_s=lease_s / 3, notices=CancelNotices(using)), lease_s)
 
 
 os.register_at_fork(after_in_child=own_process.cache_clear)

@@ -11,7 +11,7 @@ import pytest
 from fairness.queues import QueuePlan
 from project.demo.models import Effect
 from project.demo.queues import remove
-from scheduling import failpoints
+from scheduling import current_job, failpoints, job
 from scheduling.broker.kombu_publisher import KombuPublisher
 from scheduling.broker.port import Publisher
 from scheduling.broker.rabbitmq import RabbitMQPublisher
@@ -29,6 +29,7 @@ PUBLISH = {Point.PUBLISH_BEFORE, Point.PUBLISH_SENT, Point.PUBLISH_CONFIRMED}
 OWNER = {Point.TAKE_OVER_BEFORE, Point.TAKE_OVER_COMMITTED, Point.HAND_OVER_DRAINED, Point.HAND_OVER_RELEASED}
 CLAIM = {Point.CLAIM_BEFORE, Point.CLAIM_COMMITTED, Point.RECORD_BEFORE, Point.RECORD_COMMITTED}
 WORKER = {Point.ACQUIRE_BEFORE, Point.ACQUIRE_COMMITTED, Point.COMPLETE_BEFORE, Point.COMPLETE_COMMITTED}
+STEP = {Point.STEP_BEGUN, Point.STEP_CALLED, Point.STEP_DONE}
 
 
 @pytest.fixture
@@ -93,5 +94,14 @@ def test_a_worker_passes_its_points(fire: HeldFire, reached: set[Point]) -> None
     assert reached == WORKER
 
 
+def test_a_task_with_a_step_passes_those_too(reached: set[Point], committed_db: None) -> None:
+    @job(name=f"tests.{__name__}.in_steps")
+    def in_steps() -> None:
+        current_job().step("only", lambda: None)
+
+    run_fire(claimed(make_fire(make_job(in_steps.name))), lambda: None)
+    assert reached == WORKER | STEP
+
+
 def test_that_is_all_of_them() -> None:
-    assert set(Point) == OWNER | CLAIM | PUBLISH | WORKER
+    assert set(Point) == OWNER | CLAIM | PUBLISH | WORKER | STEP

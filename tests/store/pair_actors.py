@@ -190,7 +190,7 @@ def completed_it(world: World, _answer: Any, _writes: Writes) -> bool:
 
 
 def commit(world: World, _seat: Seat) -> Any:
-    fired = Fired(world.run.delivery, "tenant-1", "job 1", "")
+    fired = Fired(world.run.delivery, "job 1", "")
     context = JobContext(fired=fired, acquired=world.run, worker="w", database="default", _ledger=ledger())
     with context.commit(), connection.cursor() as cursor:
         cursor.execute("INSERT INTO pair_effect VALUES (%s)", [world.run.delivery.holder])

@@ -1,0 +1,28 @@
+"""Whether a message came through its own tenant's queue: one that did not is forged, whatever fire it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from fairness.queues import QueuePlan
+from scheduling.core.errors import InvalidField
+
+
+def refuse_foreign_queue(tenant: str, delivery_info: Mapping[str, Any]) -> None:
+    """Raises InvalidField. A queue that is not named as a tenant's is none of ours to judge, nor is no queue at all."""
+    queue = delivery_info.get("routing_key")
+    owner = _plan().owner(queue) if isinstance(queue, str) else None
+    if owner is not None and owner[0] != tenant:
+        raise InvalidField("queue", queue, f"is not that of the tenant {tenant!r}, whom the message names")
+
+
+@cache
+def _plan() -> QueuePlan:
+    """The names of this deployment's queues."""
+    from django.conf import settings
+
+    from scheduling.conf import scheduling_settings
+
+    return QueuePlan(prefix=scheduling_settings(settings).QUEUE_PREFIX)
