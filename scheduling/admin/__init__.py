@@ -2,7 +2,18 @@
 
 from scheduling.admin.calendar import CalendarAdmin
 from scheduling.admin.cluster import NodeAdmin, ShardAdmin
+from scheduling.admin.dead_letter import DeadLetterAdmin
 from scheduling.admin.job import JobAdmin
 from scheduling.admin.ledger import FireAdmin, JobRunAdmin
+from scheduling.admin.redrive import RedriveAdmin
 
-__all__ = ["CalendarAdmin", "FireAdmin", "JobAdmin", "JobRunAdmin", "NodeAdmin", "ShardAdmin"]
+__all__ = [
+    "CalendarAdmin",
+    "DeadLetterAdmin",
+    "FireAdmin",
+    "JobAdmin",
+    "JobRunAdmin",
+    "NodeAdmin",
+    "RedriveAdmin",
+    "ShardAdmin",
+]

@@ -1,4 +1,4 @@
-"""The actions on jobs: pause, resume, run now, cancel, backfill. Each asks on a page of its own, and then calls its service.
+"""The actions on jobs: pause, resume, run now, cancel, backfill. Each asks on a page of its own, then calls a service.
 
 They act on exactly the rows that were selected, or on all that the list's filter and search show; they are offered, and
 taken, only where the person may change jobs.
@@ -104,8 +104,8 @@ def cancel_unfinished_runs(
         done(jobs_admin, request, wording.cancelled(outcome))
         return None
     explanation = (
-        "What has not started of them never does, and what runs is asked to stop. Their schedules go on: pause a job to "
-        "hold what is still to come."
+        "What has not started of them never does, and what runs is asked to stop. Their schedules go on: pause a job "
+        "to hold what is still to come."
     )
     return _page(
         jobs_admin, request, jobs, form, "cancel_unfinished_runs", "Cancel unfinished runs", explanation,

@@ -17,9 +17,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from scheduling.admin import wording
+from scheduling.admin.fire_actions import ACTIONS
 from scheduling.admin.read_only import ReadOnlyAdmin
 from scheduling.core.identity import idempotency_key, millisecond_of
-from scheduling.models import Fire, JobClock, JobRun, Step
+from scheduling.models import DeadLetter, Fire, JobClock, JobRun, Step
 
 STEPS_SHOWN = 100
 
@@ -73,14 +74,18 @@ class LedgerAdmin(ReadOnlyAdmin):
 
 @admin.register(Fire)
 class FireAdmin(LedgerAdmin):
+    actions = ACTIONS
     list_display = ("scheduled_for", "of_job", "tenant", "state", "why", "attempt", "started_at", "finished_at")
     list_filter = (WhenFilter, "state")
     readonly_fields = (
         "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "why", "attempt",
-        "max_attempts", "runs", "steps", "args", "kwargs", "claimed_at", "sent_again_at", "wake_at", "started_at",
-        "lease_until", "holder", "finished_at", "fence", "cancel_reason", "covers", "covers_to", "nominal",
-        "schedule_version", "shard_id", "seq_epoch", "seq",
+        "max_attempts", "runs", "dead_letter", "steps", "args", "kwargs", "claimed_at", "sent_again_at", "wake_at",
+        "started_at", "lease_until", "holder", "finished_at", "fence", "cancel_reason", "covers", "covers_to",
+        "nominal", "schedule_version", "shard_id", "seq_epoch", "seq",
     )  # fmt: skip
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("scheduling.change_fire"))
 
     @admin.display(description="idempotency key")
     def key(self, fire: Fire) -> str:
@@ -97,6 +102,11 @@ class FireAdmin(LedgerAdmin):
     @admin.display(description="kwargs (of its job, as they are now)")
     def kwargs(self, fire: Fire) -> str | SafeString:
         return wording.arguments(fire.job.kwargs)
+
+    @admin.display(description="dead letter")
+    def dead_letter(self, fire: Fire) -> str | SafeString:
+        letter = DeadLetter.objects.filter(fire_id=fire.pk).first()
+        return "-" if letter is None else wording.letter_link(letter, letter.get_reason_display())
 
     @admin.display(description="steps")
     def steps(self, fire: Fire) -> str | SafeString:

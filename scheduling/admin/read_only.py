@@ -22,7 +22,7 @@ class ReadOnlyAdmin(ModelAdmin):
     paginator = BoundedPaginator
     show_full_result_count = False
     sortable_by = ()
-    actions = None
+    actions: Any = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -17,7 +17,7 @@ from scheduling.core.definition import Kind
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp, State
 from scheduling.core.recurrence import Preview, words
-from scheduling.models import Fire, Job, JobRun, Step
+from scheduling.models import DeadLetter, Fire, Job, JobRun, Redrive, Step
 from scheduling.services.cancel import Cancelled
 from scheduling.store.next_runs import NextRun
 
@@ -166,5 +166,18 @@ def run_link(run: JobRun, text: str) -> SafeString:
     return _link("jobrun", run, text)
 
 
-def _link(model: str, row: Job | Fire | JobRun, text: str) -> SafeString:
+def redrive_link(redrive: Redrive | None, text: str) -> str | SafeString:
+    return text if redrive is None else _link("redrive", redrive, text)
+
+
+def letter_link(letter: DeadLetter, text: str) -> SafeString:
+    return _link("deadletter", letter, text)
+
+
+def letters_link(query: str, text: str) -> SafeString:
+    """To the list of dead letters that a query string asks for."""
+    return format_html('<a href="{}?{}">{}</a>', reverse("admin:scheduling_deadletter_changelist"), query, text)
+
+
+def _link(model: str, row: Job | Fire | JobRun | DeadLetter | Redrive, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', reverse(f"admin:scheduling_{model}_change", args=[row.pk]), text)

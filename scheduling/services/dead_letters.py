@@ -121,7 +121,7 @@ def ids_of_letters(letters: Letters, *, most: int | None = None) -> list[int]:
 class Survey:
     """How many letters there are, how many of them can be redriven, and what is against the others: ``no_fire`` (it was
     a message that is none of ours), ``deleted`` (its job is), ``under_way`` (in another redrive), ``redriven`` (once
-    already, and it has not died again). ``is_whole``: none beyond what was counted.
+    already, and it has not died again). ``is_whole``: none beyond what was counted. ``counted_at`` is real time.
     """
 
     count: int
@@ -131,6 +131,7 @@ class Survey:
     under_way: int
     redriven: int
     is_whole: bool
+    counted_at: datetime
 
     @property
     def against(self) -> list[str]:
@@ -147,12 +148,14 @@ class Survey:
 
 def survey(letters: Letters, *, using: str = DEFAULT_DB_ALIAS) -> Survey:
     """What a redrive of these would find now; it changes nothing."""
-    ids = ids_of_letters(letters, most=COUNTED + 1)
-    counted = ids[:COUNTED]
     with in_transaction(using) as connection:
+        now = connection.execute("SELECT clock_timestamp()").fetchone()
+        ids = ids_of_letters(letters, most=COUNTED + 1)
+        counted = ids[:COUNTED]
         rows = connection.execute(statements("redrive")["standings"], {"letters": integers(counted)}).fetchall()
+    assert now is not None
     counts = {"ready": 0, "no_fire": 0, "deleted": 0, "under_way": 0, "redriven": 0} | dict(rows)
-    return Survey(count=sum(counts.values()), is_whole=len(ids) <= COUNTED, **counts)
+    return Survey(count=sum(counts.values()), is_whole=len(ids) <= COUNTED, counted_at=now[0], **counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ def kinds(letters: QuerySet[DeadLetter], *, most: int = 100) -> list[Kind]:
 
 
 def discard(letters: Letters, *, by: str, using: str = DEFAULT_DB_ALIAS) -> int:
-    """Delete these letters for good: their fires stay dead, as long as their history is kept. Those that are being
+    """Delete these letters for good: their fires stay dead, for as long as their history is kept. Those that are being
     redriven are passed over. Returns how many went.
 
     Raises InvalidField (``by``).
@@ -201,6 +204,8 @@ def discard(letters: Letters, *, by: str, using: str = DEFAULT_DB_ALIAS) -> int:
     who = said("by", by, limit=BY_LIMIT)
     ids = ids_of_letters(letters)
     with in_transaction(using) as connection:
-        gone = connection.execute(statements("redrive")["discard"], {"letters": integers(ids)}).rowcount
+        row = connection.execute(statements("redrive")["discard"], {"letters": integers(ids)}).fetchone()
+    assert row is not None
+    gone = int(row[0])
     logger.info("%s discarded %d dead letters", who, gone)
     return gone

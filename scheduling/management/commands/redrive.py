@@ -8,7 +8,8 @@
 ``state``: under way, stopped or finished; ``skipped``: their jobs were deleted meanwhile, or their fires live again.
 ``--dry-run`` prints how many there are, how many of them can be redriven, and what is against the others::
 
-    {"count": 1210, "ready": 1200, "no_fire": 3, "deleted": 7, "under_way": 0, "redriven": 0, "is_whole": true}
+    {"count": 1210, "ready": 1200, "no_fire": 3, "deleted": 7, "under_way": 0, "redriven": 0, "is_whole": true,
+     "counted_at": …}
 """
 
 from __future__ import annotations

@@ -124,10 +124,18 @@ SET moved = moved + %(moved)s, skipped = skipped + %(skipped)s,
 WHERE id = %(redrive)s
 
 -- name: discard
+-- With the steps of fires whose rows are gone, which nothing else keeps.
 WITH held AS MATERIALIZED (
     SELECT d.id FROM {with_standing}
     WHERE d.id = ANY (%(letters)s::bigint[]) AND {standing} <> 'under_way'
     ORDER BY d.id
     FOR UPDATE OF d
+), discarded AS (
+    DELETE FROM scheduling_deadletter d USING held WHERE d.id = held.id
+    RETURNING d.fire_id, d.scheduled_for, d.history_days
+), forgotten AS (
+    DELETE FROM scheduling_step s USING discarded d
+    WHERE s.fire_id = d.fire_id AND NOT EXISTS (
+        SELECT FROM scheduling_fire f WHERE (f.scheduled_for, f.id, f.history_days) = (d.scheduled_for, d.fire_id, d.history_days))
 )
-DELETE FROM scheduling_deadletter d USING held WHERE d.id = held.id
+SELECT count(*) FROM discarded
