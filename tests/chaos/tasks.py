@@ -30,32 +30,33 @@ def _note_time(**_: Any) -> None:
 
 @job
 def effect(work_s: float = 0.0, ballast: str = "") -> None:
-    with _run() as fire:
+    with running() as fire:
         time.sleep(work_s)
-        _write(fire)
+        write(fire)
 
 
 @job
 def mortal(deaths: int) -> None:
     """So many of its attempts end with their process, as by the kernel where memory runs out; the next one succeeds."""
-    with _run() as fire:
+    with running() as fire:
         if fire.attempt <= deaths:
             os.kill(os.getpid(), signal.SIGKILL)
-        _write(fire)
+        write(fire)
 
 
 @job
 def greedy(mib: int) -> None:
     """The first attempt wants more memory than its process may have."""
-    with _run() as fire:
+    with running() as fire:
         if fire.attempt == 1:
             with _little_memory():
                 bytearray(mib << 20)
-        _write(fire)
+        write(fire)
 
 
 @contextmanager
-def _run() -> Iterator[JobContext]:
+def running() -> Iterator[JobContext]:
+    """A run, whose beginning and end are in the log."""
     fire = current_job()
     holder = fire.fired.delivery.holder
     runlog.write_began(fire.fire_id, fence=fire.fence, holder=holder, asked_ns=_asked_ns)
@@ -65,7 +66,8 @@ def _run() -> Iterator[JobContext]:
         runlog.write_ended(holder)
 
 
-def _write(fire: JobContext) -> None:
+def write(fire: JobContext) -> None:
+    """The effect, in one transaction with the completion."""
     with fire.commit():
         Effect.objects.create(fire_id=fire.fire_id, job_id=fire.job_id, attempt=fire.attempt, fence=fire.fence)
 
