@@ -13,6 +13,7 @@ from celery import Celery
 
 import fairness.worker
 from fairness.queues import QueuePlan
+from scheduling.core import message
 from scheduling.core.fire import Lane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
@@ -32,4 +33,4 @@ def queue_plan() -> QueuePlan:
     return QueuePlan(prefix=ours.QUEUE_PREFIX, max_length=ours.QUEUE_MAX_LENGTH)
 
 
-fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan)
+fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan, tenant_header=message.TENANT)
