@@ -170,9 +170,9 @@ class PostgresLedger:
         if _is_completed(delivery, self._session.one("standing", named(delivery))):
             return State.SUCCEEDED
         written = self._session.one("ended_run", run)
-        if written is None or written[0] not in (run["run_state"], (again or run).get("run_state", "")):
+        if written is None or written[0] not in (run["run_state"], (again or run).get("run_state")):
             raise lost(delivery)
-        return State.DEAD if again is None or written[1] else State.RETRY_WAIT
+        return State.DEAD if written[1] else State.RETRY_WAIT
 
     def lose(self, delivery: Delivery, *, worker: str, error: str, run_state: Ending) -> State | None:
         run = ended(delivery, run_state, worker=worker, error=error)

@@ -111,7 +111,7 @@ def _texts(fires: str) -> dict[str, str]:
 
 
 def _is_cooperative() -> bool:
-    """Whether green threads share this one: a single call of libpq would hold up all of them, and whoever it waits for."""
+    """Whether green threads share this one: a call of libpq would hold up all of them, and whoever it waits for."""
     patched: Any = sys.modules.get("gevent.monkey")
     return patched is not None and bool(patched.is_module_patched("select"))
 

@@ -196,7 +196,7 @@ class MemoryLedger:
             possible = {run_state} if again is None else {run_state, again[0]}
             if run is None or run not in {StoredRun(state, delivery.holder, worker) for state in possible}:
                 raise lost(delivery)
-            return State.DEAD if again is None or self._has_died(delivery) else State.RETRY_WAIT
+            return State.DEAD if self._has_died(delivery) else State.RETRY_WAIT
 
     def lose(self, delivery: Delivery, *, worker: str, error: str, run_state: Ending) -> State | None:
         with self._rows.lock:
