@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -124,12 +125,7 @@ def measure(options: argparse.Namespace, queues: RunQueues, meters: Meters) -> d
     last = meters.read()
     took_s = last.at - first.at
     after = phase(queues, meters, options.seconds)
-    without = difference(before[1].latency, before[0].latency)
-    without.merge(difference(after[1].latency, after[0].latency))
-    alone, beside = percentiles_ms(without), percentiles_ms(difference(last.latency, first.latency))
-    return {
-        "p99_ratio": None if not alone["p99"] or not beside["p99"] else round(beside["p99"] / alone["p99"], 2),
-        "fire_latency_ms": {"without": alone, "with": beside},
+    return latencies([before, after], (first, last)) | {
         "fires_per_s": {"without": rate(*before), "with": rate(first, last)},
         "moved": found.moved,
         "redriven_per_s": round(found.moved / took_s),
@@ -137,6 +133,17 @@ def measure(options: argparse.Namespace, queues: RunQueues, meters: Meters) -> d
         "left_waiting": Fire.objects.filter(state="retry_wait").count(),
         "cpus_busy": {"without": costs(*before, 1)["cpus_busy"], "with": costs(first, last, 1)["cpus_busy"]},
     }
+
+
+def latencies(without: Sequence[tuple[Reading, Reading]], beside: tuple[Reading, Reading]) -> dict[str, Any]:
+    """Of the times without a redrive, taken together, and of that with one; each from a reading to another."""
+    pooled = LatencyHistogram()
+    for first, last in without:
+        pooled.merge(difference(last.latency, first.latency))
+    alone = percentiles_ms(pooled)
+    during = percentiles_ms(difference(beside[1].latency, beside[0].latency))
+    ratio = round(during["p99"] / alone["p99"], 2) if during["p99"] and alone["p99"] else None
+    return {"p99_ratio": ratio, "fire_latency_ms": {"without": alone, "with": during}}
 
 
 def phase(queues: RunQueues, meters: Meters, seconds: float) -> tuple[Reading, Reading]:
@@ -147,11 +154,7 @@ def phase(queues: RunQueues, meters: Meters, seconds: float) -> tuple[Reading, R
 
 def rate(first: Reading, last: Reading) -> int:
     """Of the jobs that are due."""
-    return round(fires(first.latency, last.latency) / (last.at - first.at))
-
-
-def fires(earlier: LatencyHistogram, later: LatencyHistogram) -> int:
-    return difference(later, earlier).count
+    return round(difference(last.latency, first.latency).count / (last.at - first.at))
 
 
 if __name__ == "__main__":
