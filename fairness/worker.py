@@ -89,16 +89,17 @@ class TenantQueues(bootsteps.StartStopStep):
         self._current_plan = type(self).plan()
         self._refuse_dead_letters(c)
         self._is_amqp = c.connection.transport.driver_type == "amqp"
-        if self._is_amqp:
-            self._gate.open(c, self._current_plan)
-        if c.app.amqp.queues._consume_from is not None:
-            log.info("-Q names what this worker consumes; the tenants' queues are left to others")
-            return
-        if self._is_amqp and c.qos_global:
+        is_told = c.app.amqp.queues._consume_from is not None
+        if self._is_amqp and c.qos_global and not is_told:
             raise ImproperlyConfigured(
                 "CELERY_TASK_DEFAULT_QUEUE_TYPE: must be 'quorum' (and CELERY_WORKER_DETECT_QUORUM_QUEUES on), since a "
                 "worker with a global prefetch cannot consume the tenants' quorum queues"
             )
+        if self._is_amqp:
+            self._gate.open(c, self._current_plan)
+        if is_told:
+            log.info("-Q names what this worker consumes; the tenants' queues are left to others")
+            return
         self._consumed.clear()
         self._refused_until.clear()
         self._timer = c.timer.call_repeatedly(POLL_S, self._poll, (c,))

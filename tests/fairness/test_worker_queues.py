@@ -1,4 +1,6 @@
-"""Real workers on RabbitMQ: the arguments of tenants' queues, the prefetch of their consumers, a deleted queue."""
+"""Real workers on RabbitMQ: the arguments of tenants' queues, the prefetch of their consumers, a deleted queue; and
+what becomes of messages that they cannot execute.
+"""
 
 from __future__ import annotations
 
@@ -109,3 +111,45 @@ def test_a_queue_that_was_deleted_is_made_and_consumed_again(start, channel, pla
 
     eventually(lambda: worker.output.count(f"consuming {name}") == 2)
     eventually(lambda: channel.queue_declare(name, passive=True).consumer_count == 1)
+
+
+GOOD = {"task": "tests.worker.ordinary", "id": "good"}
+BODY = b"[[], {}, null]"
+IMPOSSIBLE: dict[str, tuple[dict[str, Any], bytes, dict[str, str]]] = {
+    "no JSON": (GOOD, b"{", {}),
+    "of a type that is not accepted": (GOOD, BODY, {"content_type": "application/x-python-serialize"}),
+    "not what it says that it is compressed with": (GOOD | {"compression": "application/x-gzip"}, BODY, {}),
+    "a number": (GOOD, b"5", {}),
+    "an eta that is a number": (GOOD | {"eta": 5}, BODY, {}),
+    "a limit that is no pair": (GOOD | {"timelimit": 5}, BODY, {}),
+    "no task": ({}, BODY, {}),
+    "no id": ({"task": "tests.worker.ordinary"}, BODY, {}),
+    "an unknown task": (GOOD | {"task": "tests.no.such.task"}, BODY, {}),
+    "an eta that is none": (GOOD | {"eta": "soon"}, BODY, {}),
+    "another tenant's": (GOOD | {"fb_tenant": "acme"}, BODY, {}),
+}
+
+
+def test_what_a_worker_cannot_execute_goes_to_the_dead_letters_and_the_worker_goes_on(start, channel, plan, unique):
+    worker = start("-I", "tests.worker.sample_tasks")
+    queue, dead = plan.queue_name("default", "bulk"), plan.dead_letters("bulk")
+
+    def publish(to: str, headers: dict[str, Any], body: bytes, **properties: str) -> None:
+        given = {"content_type": "application/json", "content_encoding": "utf-8"} | properties
+        channel.basic_publish(amqp.Message(body, application_headers=headers, **given), exchange="", routing_key=to)
+
+    for what, (headers, body, properties) in IMPOSSIBLE.items():
+        publish(queue, headers | {"what": what}, body, **properties)
+    publish(f"{unique}.default", GOOD, b"{")  # of the user's own queue: as Celery has it
+    publish(queue, GOOD, b'[["done"], {}, null]')
+
+    died: dict[str, str] = {}
+    while len(died) < len(IMPOSSIBLE):
+        one = eventually(lambda: channel.basic_get(dead.queue, no_ack=True))
+        headers = one.properties["application_headers"]
+        died[headers["what"]] = headers["x-death"][0]["reason"]
+    assert died == dict.fromkeys(IMPOSSIBLE, "rejected")
+    worker.wait_for_line("Can't decode message body")
+    worker.wait_for_line("tests.worker.ordinary[good] received")
+    assert channel.basic_get(dead.queue, no_ack=True) is None
+    assert worker.process.poll() is None

@@ -20,8 +20,8 @@ SELECT count(*) FROM (
 ) AS locked
 
 -- name: standings
-SELECT DISTINCT f.id, f.state, f.fence, f.job_id, t.slug, f.attempt, f.max_attempts, f.attempt - (f.max_attempts - j.max_attempts),
-    j.deleted_at IS NOT NULL, j.retry_base, j.retry_cap
+SELECT DISTINCT f.id, f.state, f.fence, f.job_id, t.slug, f.attempt, f.max_attempts,
+    least(f.attempt, j.max_attempts - f.max_attempts + f.attempt), j.deleted_at IS NOT NULL, j.retry_base, j.retry_cap
 FROM {named}
 JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = f.tenant_id
 
