@@ -234,8 +234,8 @@ SELECT f.id, f.fence, f.scheduled_for FROM scheduling_fire f WHERE {held} FOR SH
 -- name: begin_step
 -- A row that an earlier call made, which may have committed just now, is touched so as to be seen.
 WITH mine AS MATERIALIZED ({mine})
-INSERT INTO scheduling_step AS step (fire_id, name, fence, scheduled_for, begun_at)
-SELECT id, %(name)s, fence, scheduled_for, clock_timestamp() FROM mine
+INSERT INTO scheduling_step AS step (fire_id, name, fence, scheduled_for, begun_at, is_done)
+SELECT id, %(name)s, fence, scheduled_for, clock_timestamp(), false FROM mine
 ON CONFLICT (fire_id, name) DO UPDATE SET name = excluded.name
 RETURNING step.fence, step.is_done, step.result::text
 
