@@ -39,8 +39,6 @@ __all__ = [
     "Cancel",
     "CommitRefused",
     "FairbeatError",
-    "FencedModel",
-    "FencedQuerySet",
     "InvalidField",
     "JobContext",
     "JobTask",
@@ -54,6 +52,8 @@ __all__ = [
     "current_job",
     "job",
 ]
+
+# FencedModel and FencedQuerySet are public as well, and left out above: a model needs Django set up.
 
 _HOMES = {
     "Cancel": "scheduling.worker.errors",

@@ -145,7 +145,7 @@ class Attempt:
 
     def _fail(self, error: Exception) -> None:
         outcome, failure = outcome_of(error, self._acquired, self._policy), failure_of(error)
-        delay, reason = (outcome.delay, "") if isinstance(outcome, Again) else (None, outcome.reason.value)
+        delay, reason = (outcome.delay, "") if isinstance(outcome, Again) else (None, outcome.reason)
         state = self._write(
             lambda: self._ledger.fail(self._acquired, failure, worker=self._worker, delay=delay, reason=reason)
         )

@@ -14,7 +14,6 @@ from typing import Any
 from celery.exceptions import Retry as CeleryRetry
 
 from scheduling.core.retry import backoff
-from scheduling.models.dead_letter import DeathReason
 from scheduling.store.ledger_port import Acquired, Failure
 from scheduling.worker.errors import Retry
 from scheduling.worker.policy import RetryPolicy
@@ -31,7 +30,7 @@ class Again:
 class GivenUp:
     """Not tried again, however many attempts are left."""
 
-    reason: DeathReason
+    reason: str  # a DeathReason
 
 
 class AskedRetry(CeleryRetry):
@@ -44,10 +43,10 @@ def outcome_of(error: Exception, acquired: Acquired, policy: RetryPolicy) -> Aga
     """Whether a failed attempt is tried again, and when: as was asked, else by the job's backoff with full jitter."""
     is_asked = isinstance(error, Retry | CeleryRetry)
     if not is_asked and not policy.is_worth_another(error):
-        return GivenUp(DeathReason.GAVE_UP)
+        return GivenUp("gave_up")
     limit = error.max_retries if isinstance(error, AskedRetry) and error.max_retries is not None else policy.max_retries
     if limit is not None and acquired.counted > limit:
-        return GivenUp(DeathReason.ATTEMPTS_EXHAUSTED)
+        return GivenUp("attempts_exhausted")
     delay = _asked_delay(error)
     return Again(_backoff(acquired) if delay is None else delay)
 

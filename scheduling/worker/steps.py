@@ -15,12 +15,11 @@ better than a function that raised (a time-out of a payment is a payment in doub
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from scheduling.core.errors import InvalidField
-from scheduling.core.message import canonical_json
+from scheduling.core.payload import checked_json
 from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Ledger
 from scheduling.worker.errors import StepInDoubt, StepRefused
@@ -29,7 +28,6 @@ from scheduling.worker.transactions import is_in_transaction
 
 NAME_LIMIT = 200  # characters
 RESULT_LIMIT = 64 * 1024  # characters of its JSON, which is ASCII
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # which JSON has, and Postgres has not
 
 Undone = type[Exception] | tuple[type[Exception], ...]
 
@@ -88,12 +86,8 @@ class Steps:
 
 def _as_json(name: str, result: Any) -> Any:
     """The result as a later attempt will have it, so that the first one sees no other."""
-    try:
-        text = canonical_json(result)
-    except (TypeError, ValueError) as problem:
-        raise InvalidField(f"result of step {name!r}", result, f"is not JSON: {problem}") from problem
-    if len(text) > RESULT_LIMIT:
-        raise InvalidField(f"result of step {name!r}", text, f"is longer than {RESULT_LIMIT // 1024} KB of JSON")
-    if _NUL.search(text):
-        raise InvalidField(f"result of step {name!r}", result, "holds a NUL character, which Postgres cannot keep")
+    field = f"result of step {name!r}"
+    text, longer = checked_json(field, result)
+    if len(text) + longer > RESULT_LIMIT:
+        raise InvalidField(field, "…", f"is longer than {RESULT_LIMIT // 1024} KB of JSON; keep it, and give its key")
     return json.loads(text)

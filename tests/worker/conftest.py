@@ -16,8 +16,12 @@ from project.celery import app
 from scheduling import JobTask
 from scheduling.models import Fire
 from scheduling.worker.process import own_process
+from tests import committed
 from tests.fires import headers_of, make_fire, make_job
 from tests.worker.sample_tasks import EFFECTS
+
+committed_db = committed.committed_db
+test_database = committed.test_database
 
 Define = Callable[..., Task[Any, Any]]
 
@@ -30,7 +34,7 @@ class Told:
     value: Any  # the task's value, or what it raised
 
 
-Deliver = Callable[[Fire], Told]
+Deliver = Callable[..., Told]
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +65,10 @@ def define(unique: str) -> Iterator[Define]:
 
 @pytest.fixture
 def deliver() -> Deliver:
-    """Deliver the fire's message once, and say what Celery was told."""
+    """Deliver the fire's message once, and say what Celery was told; with other headers than it has, where given."""
 
-    def once(fire: Fire) -> Told:
-        request = headers_of(fire) | {"is_eager": False, "hostname": "w1@test", "delivery_info": {}}
+    def once(fire: Fire, **headers: Any) -> Told:
+        request = headers_of(fire) | {"is_eager": False, "hostname": "w1@test", "delivery_info": {}} | headers
         job = fire.job
         arguments = json.loads(json.dumps(job.args)), json.loads(json.dumps(job.kwargs))
         traced = trace_task(app.tasks[job.task], str(fire.id), *arguments, request, app=app)

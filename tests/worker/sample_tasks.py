@@ -9,7 +9,7 @@ import time
 from celery import shared_task
 from django.db import connection
 
-from scheduling import JobTask, current_job, job
+from scheduling import JobTask, Snooze, current_job, job
 
 EFFECTS = (
     "CREATE TABLE IF NOT EXISTS test_effect"
@@ -23,6 +23,11 @@ def effect(what: str) -> None:
     known = [str(fire.fire_id), fire.attempt, fire.fence] if fire else [None, None, None]
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO test_effect (what, fire, attempt, fence) VALUES (%s, %s, %s, %s)", [what, *known])
+
+
+def noted(what: str) -> str:
+    effect(what)
+    return what
 
 
 @job(name="tests.worker.write")
@@ -48,6 +53,51 @@ def plain(what: str) -> str:
 def fail(what: str) -> None:
     effect(what)
     raise ValueError(what)
+
+
+@job(name="tests.worker.hang_once")
+def hang_once(what: str) -> None:
+    if current_job().attempt == 1:
+        time.sleep(60)
+    effect(what)
+
+
+@job(name="tests.worker.die_once")
+def die_once(what: str) -> None:
+    if current_job().attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with current_job().commit():
+        effect(what)
+
+
+@job(name="tests.worker.poison")
+def poison(what: str) -> None:
+    effect(what)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(name="tests.worker.die_between_steps")
+def die_between_steps(what: str) -> str:
+    first: str = current_job().step("first", lambda: noted(f"{what} 1"))
+    if current_job().attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    second: str = current_job().step("second", lambda: noted(f"{what} 2"))
+    return f"{first}, {second}"
+
+
+@job(name="tests.worker.snooze_once")
+def snooze_once(what: str) -> None:
+    if current_job().attempt == 1:
+        raise Snooze(0)
+    effect(what)
+
+
+@job(name="tests.worker.stop_when_asked")
+def stop_when_asked(what: str) -> None:
+    effect(what)
+    while True:
+        current_job().check()
+        time.sleep(0.02)
 
 
 @job(name="tests.worker.die_before_commit")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import kombu
 import pytest
+from django.db import connection
 
 from fairness.models import Tenant
 from fairness.queues import QueuePlan
 from scheduling.core import message
-from scheduling.models import Fire, JobRun
+from scheduling.models import DeadLetter, Fire, JobRun, WorkerTask
 from tests.fires import NOON, claimed, headers_of, make_fire, make_job
 from tests.processes import Spawned, eventually
 
@@ -55,8 +57,8 @@ def start(spawn: Any, broker: str, unique: str, effects: Any) -> Start:
 @pytest.fixture
 def send(broker: str, plan: QueuePlan) -> Iterator[Send]:
     """Publish the fire's message into its tenant's queue, `copies` times; a worker must have made the queue."""
-    with kombu.Connection(broker) as connection:
-        producer = connection.Producer()
+    with kombu.Connection(broker) as link:
+        producer = link.Producer()
 
         def publish(fire: Fire, *, copies: int = 1) -> None:
             work = claimed(fire).work
@@ -73,9 +75,9 @@ def send(broker: str, plan: QueuePlan) -> Iterator[Send]:
 @pytest.fixture(autouse=True)
 def _remove_queues(request: pytest.FixtureRequest, broker: str, plan: QueuePlan) -> Iterator[None]:
     yield
-    with kombu.Connection(broker) as connection:
-        if connection.transport.driver_type == "amqp":
-            channel: Any = connection.default_channel
+    with kombu.Connection(broker) as link:
+        if link.transport.driver_type == "amqp":
+            channel: Any = link.default_channel
             for slug in ("default", "acme"):
                 for lane in ("bulk", "transactional"):
                     channel.queue_delete(plan.queue_name(slug, lane))
@@ -92,7 +94,7 @@ def states() -> set[str]:
     ("broker", "pool"),
     [
         pytest.param("rabbitmq", "prefork", marks=pytest.mark.rabbitmq),
-        *(pytest.param("redis", pool, marks=pytest.mark.redis) for pool in ("prefork", "threads", "solo")),
+        *(pytest.param("redis", pool, marks=pytest.mark.redis) for pool in ("prefork", "threads", "solo", "gevent")),
     ],
     indirect=["broker"],
 )
@@ -118,9 +120,9 @@ def test_what_becomes_of_fires_of_different_tasks_and_of_a_direct_call(start, se
     start(CELERY_RESULT_BACKEND="django-db")
     for fire in (plain, quiet, failing, dying):
         send(fire)
-    with kombu.Connection(broker) as connection:  # as by delay()
+    with kombu.Connection(broker) as link:  # as by delay()
         headers = {"task": "tests.worker.ordinary", "id": "direct"}
-        producer = connection.Producer()
+        producer = link.Producer()
         producer.publish([["direct"], {}, None], exchange="", routing_key=f"{unique}.default", headers=headers)
     eventually(lambda: len(effects()) == 5)
     assert "direct None False" in effects()
@@ -150,19 +152,57 @@ def test_what_becomes_of_fires_of_different_tasks_and_of_a_direct_call(start, se
     }
 
 
-def test_a_child_that_dies_inside_commit_leaves_neither_the_write_nor_the_completion(start, send, effects):
-    fire = make_fire(make_job("tests.worker.die_before_commit", args=["half"]))
-    worker = start()
-    send(fire)
+def test_what_children_do_not_survive_ends_at_once_and_runs_again(start, send, effects):
+    """Of one worker; the test brings back what waits, as the owner of its shard would."""
+    at_once = {"retry_base": timedelta(0), "retry_cap": timedelta(0)}
 
-    worker.wait_for_line("WorkerLostError")
-    assert effects() == []
-    assert not JobRun.objects.exists()
-    assert states() == {"running"}, "its lease runs out, and its owner takes it back"
+    def fire_of(task: str, what: str, **policy: Any) -> Fire:
+        return make_fire(make_job(f"tests.worker.{task}", args=[what], **(at_once | policy)))
 
-    good = make_fire(make_job("tests.worker.write", args=["after"]))
-    send(good)
-    eventually(lambda: effects() == ["after"])
+    fires = {
+        "hung": fire_of("hang_once", "hung", hard_timeout_s=0.4),
+        "died": fire_of("die_once", "died"),
+        "half": fire_of("die_before_commit", "half", max_attempts=1),
+        "poison": fire_of("poison", "poison", max_attempts=2),
+        "steps": fire_of("die_between_steps", "step"),
+        "snoozed": fire_of("snooze_once", "snoozed", max_attempts=1),
+        "stopped": fire_of("stop_when_asked", "stopped"),
+    }
+    start("-c", "4")
+    for fire in fires.values():
+        send(fire)
+
+    def all_have_ended() -> bool:
+        for row in Fire.objects.filter(state="retry_wait").select_related("job__tenant"):
+            Fire.objects.filter(id=row.id).update(state="claimed", wake_at=None)
+            send(row)
+        return not Fire.objects.filter(state__in=["claimed", "running", "retry_wait"]).exists()
+
+    eventually(lambda: "stopped" in effects())
+    Fire.objects.filter(id=fires["stopped"].id).update(cancel_reason="no longer wanted")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify('fairbeat_cancel', %s)", [str(fires["stopped"].id)])
+    eventually(all_have_ended, timeout_s=30)
+
+    def history(name: str) -> tuple[str, list[str]]:
+        row = Fire.objects.by_id(fires[name].id)
+        runs = JobRun.objects.filter(fire_id=row.id).order_by("fence")
+        return f"{row.state} {row.reason}".strip(), [run.state for run in runs]
+
+    assert {name: history(name) for name in fires} == {
+        "hung": ("succeeded", ["timed_out", "succeeded"]),
+        "died": ("succeeded", ["lost", "succeeded"]),
+        "half": ("dead attempts_exhausted", ["lost"]),
+        "poison": ("dead attempts_exhausted", ["lost", "lost"]),
+        "steps": ("succeeded", ["lost", "succeeded"]),
+        "snoozed": ("succeeded", ["snoozed", "succeeded"]),
+        "stopped": ("dead cancelled", ["cancelled"]),
+    }
+    assert sorted(effects()) == ["died", "hung", "poison", "poison", "snoozed", "step 1", "step 2", "stopped"]
+    assert JobRun.objects.get(fire_id=fires["steps"].id, state="succeeded").result == "'step 1, step 2'"
+    assert {letter.reason for letter in DeadLetter.objects.all()} == {"attempts_exhausted", "cancelled"}
+    assert WorkerTask.objects.get(name="tests.worker.poison").is_guarded
+    assert not WorkerTask.objects.get(name="tests.worker.plain").is_guarded
 
 
 @pytest.mark.parametrize("broker", [REDIS], indirect=True)

@@ -146,7 +146,7 @@ def test_the_thread_ends_some_time_after_the_last_run_and_starts_again_with_the_
     assert leases.closed >= 2, "its connection"
 
 
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("committed_db")
 class TestInAWorker:
     @pytest.fixture(autouse=True)
     def _short_lease(self, settings):

@@ -15,7 +15,7 @@ from scheduling.store.ledger import PostgresLedger
 from scheduling.worker.in_process import run_fire
 from tests.fires import claimed, make_fire, make_job
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.usefixtures("committed_db")
 
 
 class Acquired:

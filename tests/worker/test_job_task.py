@@ -182,13 +182,40 @@ class TestCelerysRetry:
         assert isinstance(told.value, InvalidField)
         assert str(told.value).startswith("args [2]: ")
 
-    def test_autoretry_goes_through_the_ledger_whatever_its_own_limit(self, define, deliver, fire_of, published):
-        options = {"autoretry_for": (OSError,), "retry_kwargs": {"countdown": 45, "max_retries": 0}}
+    def test_autoretry_goes_through_the_ledger(self, define, deliver, fire_of, published):
+        options = {"autoretry_for": (OSError,), "retry_kwargs": {"countdown": 45}}
         fire = fire_of(define(raising(OSError("x")), **options))
 
         assert deliver(fire).state == "RETRY"
         assert Fire.objects.get().wake_at == NOON + timedelta(seconds=45)
         assert published == []
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"autoretry_for": (OSError,), "retry_kwargs": {"max_retries": 1}},
+            {"autoretry_for": (OSError,), "max_retries": 1},
+            {"max_retries": 1},
+        ],
+    )
+    def test_a_limit_of_ones_own_bounds_the_attempts_that_count(self, define, deliver, fire_of, options):
+        boom = OSError("x")
+        task = define(raising(boom), **options)
+        snoozed = fire_of(task, attempt=1, max_attempts=6, policy={"max_attempts": 5})
+        assert deliver(snoozed).state == "RETRY", "the second attempt, and the first that counts"
+
+        tried = fire_of(task, attempt=1, policy={"max_attempts": 5})
+        told = deliver(tried)
+        assert (told.state, told.value) == ("FAILURE", boom)
+        row = Fire.objects.by_id(tried.id)
+        assert (row.state, row.reason, row.attempt) == ("dead", "attempts_exhausted", 2)
+
+    def test_what_autoretry_leaves_out_is_given_up(self, define, deliver, fire_of):
+        options = {"autoretry_for": (OSError,), "dont_autoretry_for": (FileNotFoundError,)}
+        for error in (ValueError("x"), FileNotFoundError("x")):
+            fire = fire_of(define(raising(error), **options))
+            assert deliver(fire).value is error
+            assert Fire.objects.by_id(fire.id).reason == "gave_up"
 
 
 def test_reject_never_reaches_the_broker(define, deliver, fire_of):
@@ -324,8 +351,57 @@ def test_after_the_run_there_is_no_current_job(define, deliver, fire_of):
     assert current_job(None) is None
 
 
-def test_headers_that_name_no_readable_fire_are_an_error(define, deliver, fire_of, monkeypatch):
-    monkeypatch.setattr("tests.worker.conftest.headers_of", lambda fire: {"id": str(fire.id), "fb_fence": 1})
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"fb_job": None},
+        {"fb_job": 7},
+        {"fb_fence": "first"},
+        {"fb_fence": 0},
+        {"fb_fence": 2**31},
+        {"fb_keep": float("inf")},
+        {"fb_for": "2026-03-02T12:00:00"},
+        {"fb_tenant": None},
+        {"fb_origin": "nul\x00"},
+    ],
+)
+def test_headers_that_name_no_readable_fire_are_for_the_dead_letters(define, deliver, fire_of, headers):
+    before = refusals().get("unreadable", 0)
 
-    told = deliver(fire_of(define(lambda: None)))
-    assert isinstance(told.value, InvalidField)
+    told = deliver(fire_of(define(lambda: pytest.fail("it ran"))), **headers)
+
+    assert (told.state, told.value.requeue) == ("REJECTED", False)
+    assert refusals()["unreadable"] == before + 1
+    assert Fire.objects.get().state == "claimed"
+
+
+class TestAForgedMessage:
+    """It names a fire that is another tenant's, or came through another's queue."""
+
+    @pytest.fixture
+    def fire(self, define, fire_of):
+        return fire_of(define(lambda: pytest.fail("it ran")))
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"fb_tenant": "acme"},
+            {"delivery_info": {"exchange": "", "routing_key": "fairbeat.acme.bulk.v1"}},
+            {"delivery_info": {"exchange": "", "routing_key": "fairbeat.acme.eu.bulk.v1-m100"}},
+        ],
+    )
+    def test_is_for_the_dead_letters_and_changes_nothing(self, deliver, fire, headers):
+        before = refusals().get("forged", 0)
+
+        told = deliver(fire, **headers)
+
+        assert (told.state, told.value.requeue) == ("REJECTED", False)
+        assert refusals()["forged"] == before + 1
+        assert (Fire.objects.get().state, Fire.objects.get().attempt) == ("claimed", 0)
+
+    @pytest.mark.parametrize(
+        "queue", ["fairbeat.default.bulk.v1", "fairbeat.default", "celery", "other.acme.bulk.v1", None]
+    )
+    def test_its_own_queue_and_those_that_are_no_tenants_are_not_judged(self, define, deliver, fire_of, queue):
+        told = deliver(fire_of(define(lambda: "ran")), delivery_info={"exchange": "", "routing_key": queue})
+        assert told.value == "ran"

@@ -1,0 +1,221 @@
+"""A fire's message in the worker's parent: what it does when the child that runs it says nothing any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import Terminated, WorkerLostError
+from celery.exceptions import TimeLimitExceeded
+from celery.worker import state as worker_state
+from django.db import OperationalError
+
+from project.celery import app
+from scheduling.models import DeadLetter, Fire, JobRun
+from scheduling.store.ledger import PostgresLedger
+from scheduling.worker import losses
+from scheduling.worker.fired import HOLDER
+from scheduling.worker.request import JobRequest
+from tests.fires import headers_of
+
+pytestmark = pytest.mark.usefixtures("committed_db")
+
+
+class Received:
+    """A message that this worker was given, and what the broker is told of it."""
+
+    def __init__(self, task: Any, headers: dict[str, Any]) -> None:
+        self.told: list[Any] = []
+        message = SimpleNamespace(
+            headers=headers, body=b"", content_type="application/json", content_encoding="utf-8",
+            payload=[[], {}, {}], delivery_info={}, properties={},
+        )  # fmt: skip
+        self.request: Any = JobRequest(
+            message, app=app, task=task, hostname="w1@test",
+            on_ack=lambda *_: self.told.append("acknowledged"),
+            on_reject=lambda _log, _errors, requeue: self.told.append(("rejected", requeue)),
+        )  # fmt: skip
+
+    def holds(self) -> None:
+        """Its child has acquired the fire."""
+        holder = self.request.request_dict[HOLDER]
+        Fire.objects.update(
+            state="running", attempt=1, holder=holder, started_at="2026-03-02T12:00Z", lease_until="2090-01-01T00:00Z"
+        )
+
+    def fails(self, error: BaseException, *, return_ok: bool = False) -> None:
+        try:
+            raise error
+        except type(error):
+            self.request.on_failure(ExceptionInfo(), return_ok=return_ok)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Wait until the threads that ask the ledger have done so."""
+    losses._threads.cache_clear()
+    return lambda: losses._threads().shutdown(wait=True)
+
+
+@pytest.fixture
+def receive(define: Any, fire_of: Any) -> Any:
+    def made(**headers: Any) -> Received:
+        task = define(lambda: None)
+        fire = fire_of(task)
+        return Received(task, headers_of(fire) | headers)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (WorkerLostError("Worker exited prematurely: signal 9 (SIGKILL)"), "lost"),
+        (Terminated(15), "lost"),
+        (SystemExit(3), "lost"),
+        (TimeLimitExceeded(2.0), "timed_out"),
+    ],
+)
+def test_an_attempt_whose_child_is_gone_ends_at_once(receive, asked, error, state):
+    received = receive()
+    received.holds()
+
+    received.fails(error)
+    asked()
+
+    row, run = Fire.objects.get(), JobRun.objects.get()
+    assert (row.state, row.fence, row.attempt) == ("retry_wait", 2, 1)
+    assert (run.state, run.worker) == (state, "w1@test")
+    assert received.told == ["acknowledged"]
+
+
+def test_the_history_says_what_happened(receive, asked):
+    received = receive()
+    received.holds()
+    received.fails(TimeLimitExceeded(2.0))
+    asked()
+
+    assert JobRun.objects.get().error == "ended by its hard timeout of 2 s"
+
+
+def test_a_timeout_that_is_told_twice_is_one(receive, asked):
+    received = receive()
+    received.holds()
+    received.fails(TimeLimitExceeded(2.0))
+    received.request.on_timeout(False, 2.0)
+    asked()
+
+    assert JobRun.objects.count() == 1
+    assert received.told == ["acknowledged"]
+
+
+def test_a_soft_timeout_is_the_childs_own_affair(receive, asked):
+    received = receive()
+    received.holds()
+    received.request.on_timeout(True, 1.0)
+    asked()
+
+    assert Fire.objects.get().state == "running"
+    assert received.told == []
+
+
+def test_a_child_that_died_before_it_held_the_fire_leaves_the_message_to_the_collector(receive, asked):
+    received = receive()
+    received.fails(WorkerLostError("signal 9"))
+    asked()
+
+    assert Fire.objects.get().state == "claimed"
+    assert received.told == [("rejected", False)]
+
+
+def test_a_copy_that_runs_elsewhere_is_left_alone(receive, asked):
+    received = receive()
+    received.holds()
+    Fire.objects.update(holder=uuid4())
+
+    received.fails(WorkerLostError("signal 9"))
+    asked()
+
+    assert Fire.objects.get().state == "running"
+    assert received.told == [("rejected", False)]
+
+
+def test_what_a_child_itself_says_is_nobodys_death(receive, asked):
+    received = receive()
+    received.holds()
+    received.fails(WorkerLostError("raised by the task"), return_ok=True)
+    asked()
+
+    assert Fire.objects.get().state == "running"
+    assert received.told == ["acknowledged"]
+
+
+def test_where_the_database_is_away_the_lease_runs_out(receive, asked, monkeypatch, caplog):
+    def down(*_, **__):
+        raise OperationalError("down")
+
+    monkeypatch.setattr(PostgresLedger, "lose", down)
+    received = receive()
+    received.holds()
+    received.fails(WorkerLostError("signal 9"))
+    asked()
+
+    assert received.told == ["acknowledged"]
+    assert "could not be written: down" in caplog.text
+
+
+def test_its_holder_is_the_parents_whatever_the_message_says(receive):
+    forged = str(uuid4())
+    assert receive(**{HOLDER: forged}).request.request_dict[HOLDER] != forged
+
+
+def test_revoke_does_not_stop_a_fire(receive, caplog):
+    received = receive()
+    worker_state.revoked.add(received.request.id)
+    try:
+        assert received.request.revoked() is False
+    finally:
+        worker_state.revoked.discard(received.request.id)
+    assert "cancel it" in caplog.text
+
+
+class TestResults:
+    """A result says how it ends, which only the ledger knows."""
+
+    @pytest.fixture
+    def stored(self, receive, asked, monkeypatch):
+        from django_celery_results.backends import DatabaseBackend
+        from django_celery_results.models import TaskResult
+
+        def after(*, max_attempts: int) -> list[str]:
+            received = receive()
+            Fire.objects.update(max_attempts=max_attempts)
+            received.holds()
+            backend = DatabaseBackend(app=app)
+            monkeypatch.setattr(type(received.request.task), "backend", backend)
+            received.fails(WorkerLostError("signal 9"))
+            asked()
+            return list(TaskResult.objects.filter(task_id=received.request.id).values_list("status", flat=True))
+
+        return after
+
+    def test_one_that_runs_again_has_not_failed(self, stored):
+        assert stored(max_attempts=3) == ["RETRY"]
+
+    def test_one_that_does_not_has(self, stored):
+        assert stored(max_attempts=1) == ["FAILURE"]
+        assert DeadLetter.objects.get().reason == "attempts_exhausted"
+
+
+def test_the_message_of_a_call_for_nobody_is_celerys(define, asked):
+    task = define(lambda: None)
+    received = Received(task, {"id": "direct", "task": task.name})
+    received.fails(WorkerLostError("signal 9"))
+    asked()
+
+    assert HOLDER not in received.request.request_dict
+    assert received.told == ["acknowledged"]
