@@ -41,18 +41,20 @@ def test_a_limit_beyond_rabbitmqs_patience_says_what_to_set(app: Celery, setting
     [warning] = checks.check_default_limit()
     assert "3600 s" in warning.msg
     assert "1800 s (consumer_timeout)" in warning.msg
-    assert "consumer_timeout = 4200000 in rabbitmq.conf, and SCHEDULING['CONSUMER_TIMEOUT_S'] = 4200" in warning.hint
+    assert str(warning.hint).startswith(
+        "Set consumer_timeout = 4200000 in rabbitmq.conf, and SCHEDULING['CONSUMER_TIMEOUT_S'] = 4200;"
+    )
     settings.SCHEDULING = settings.SCHEDULING | {"CONSUMER_TIMEOUT_S": 4200.0}
     assert checks.check_default_limit() == []
 
 
 def test_on_redis_it_is_the_visibility_timeout_that_counts(app: Celery) -> None:
-    app.conf.broker_url = REDIS
+    app.conf.update(broker_url=REDIS)
     assert checks.check_default_limit() == []
     app.conf.broker_transport_options = {"visibility_timeout": 600}
     [warning] = checks.check_default_limit()
     assert "600 s (visibility_timeout)" in warning.msg
-    assert "['visibility_timeout'] = 4200" in warning.hint
+    assert "['visibility_timeout'] = 4200" in str(warning.hint)
 
 
 @pytest.mark.django_db

@@ -100,7 +100,7 @@ def unsendable(args: str, kwargs: str) -> str:
     if size <= DEPTH_LIMIT:
         return ""
     if size > PAYLOAD_LIMIT:
-        return f"arguments {_too_large(f'more than {PAYLOAD_LIMIT} bytes')}"
+        return f"arguments {_too_large('too many bytes')}"
     for name, text in (("args", args), ("kwargs", kwargs)):
         if text.count("[") + text.count("{") > DEPTH_LIMIT or _HUGE_IN_TEXT.search(text):
             try:
@@ -132,7 +132,7 @@ def storable(name: str, value: str) -> str:
 
 def _too_large(size: str) -> str:
     return (
-        f"take {size} of JSON, and {PAYLOAD_LIMIT} is the limit; "
+        f"take {size} of JSON, more than {PAYLOAD_LIMIT}; "
         "keep what is large where the task can read it, and give its key"
     )
 
