@@ -19,7 +19,7 @@ RETURNING id, shard_id
 -- some fire of the job. (Else its acquire, if there will be one, finds the pause.) The shards, and the form of the first condition
 -- on state, let the planner choose between the history of the job and what waits in its shard.
 WITH job AS MATERIALIZED (
-    SELECT j.id, p.seq_epoch, p.seq, EXISTS (SELECT FROM scheduling_fire r WHERE r.job_id = j.id AND r.attempt > 0) AS acquires
+    SELECT j.id, p.seq_epoch, p.seq, EXISTS (SELECT FROM scheduling_fire r WHERE r.job_id = j.id AND r.started_at IS NOT NULL) AS acquires
     FROM scheduling_job j JOIN scheduling_shardprogress p ON p.shard_id = j.shard_id
     WHERE j.id = ANY (%(job_ids)s::uuid[])
 ), held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
