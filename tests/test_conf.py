@@ -46,6 +46,8 @@ def configured(**given: Any) -> SchedulingSettings:
             {"COORDINATOR": "etcd", "STOP": 2},
             "SCHEDULING['COORDINATOR'] 'etcd': needs owners of shards, which come with stop 3",
         ),
+        ({"MASK_KEYS": "password"}, "SCHEDULING['MASK_KEYS'] 'password': is not a list of words"),
+        ({"MASK_KEYS": ["iban", ""]}, "SCHEDULING['MASK_KEYS'] ['iban', '']: is not a list of words"),
         ({"ETCD_URLS": 2379}, "SCHEDULING['ETCD_URLS'] 2379: is neither text nor a list of texts"),
         ({"ETCD_URLS": []}, "SCHEDULING['ETCD_URLS'] []: is neither text nor a list of texts"),
         *(
@@ -137,3 +139,10 @@ def test_the_members_of_an_etcd_are_a_list_or_joined_by_commas(urls: Any) -> Non
 def test_nodes_keep_their_leases_in_postgres_unless_told_otherwise() -> None:
     assert configured(STOP=4).COORDINATOR is Coordination.POSTGRES
     assert configured(STOP=4, COORDINATOR="etcd").COORDINATOR is Coordination.ETCD
+
+
+def test_other_words_of_secrets_take_the_place_of_ours() -> None:
+    given = {"iban": 1, "password": 2}
+    assert configured().mask.value(given) == {"iban": "********", "password": "********"}
+    assert configured(MASK_KEYS=["iban"]).mask.value(given) == {"iban": "********", "password": 2}
+    assert configured(MASK_KEYS=[]).mask.value(given) == given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from struct import unpack_from
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 
 from scheduling.broker import amqp_frames
 from scheduling.broker.amqp_frames import MessageWriter, method
-from scheduling.core import message
+from scheduling.core import masking, message
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire
+from scheduling.core.masking import Mask
 from tests.broker.outcomes import fire, unknown, work
 
 
@@ -104,6 +106,19 @@ def test_instants_are_written_in_utc_whatever_zone_they_came_in() -> None:
     of = work()
     here, abroad = fire(of, scheduled_for=utc), fire(of, scheduled_for=there)
     assert writer().render(here, "q") == writer().render(abroad, "q")
+
+
+@pytest.mark.parametrize("mask", [masking.DEFAULT, masking.mask_of(("customer",))])
+def test_secrets_are_hidden_from_the_headers_and_sent_in_the_body(mask: Mask) -> None:
+    one = fire(work(args='[{"pin": 7}]', kwargs='{"token": "s-1", "customer": 42}'))
+    headers = message.headers(one, origin="gen7@host", ignore_result=None, mask=mask)
+    shown = [mask.value([{"pin": 7}]), mask.value({"token": "s-1", "customer": 42})]
+    assert [json.loads(headers[name]) for name in ("argsrepr", "kwargsrepr")] == shown
+    shared = MessageWriter(origin="gen7@host", ignore_result=unknown, frame_max=131_072, channel=1, mask=mask)
+    rendered = shared.render(one, "q")
+    assert headers["argsrepr"].encode() in rendered
+    assert headers["kwargsrepr"].encode() in rendered
+    assert message.body(one.work.args, one.work.kwargs) in rendered
 
 
 def test_an_identifier_is_written_as_str_writes_it() -> None:
