@@ -76,6 +76,7 @@ def start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Start]:
     """Starts collectors, whose ways to broker and database go through the proxies; with the queue of one tenant."""
+    monkeypatch.setattr(module, "LOOK_UP_S", 0.05)
     monkeypatch.setattr(module, "PAUSE_MIN_S", 0.05)
     monkeypatch.setattr(module, "PAUSE_MAX_S", 0.1)
     WorkerTask.objects.create(name=TASK, is_guarded=True, seen_at=datetime.now(UTC))
@@ -199,13 +200,14 @@ def test_a_broker_that_goes_and_comes_back_loses_nothing_and_is_told_of_once(sta
     assert caplog.text.count("left where they are") == 1
 
 
-def test_a_database_that_is_away_leaves_them_with_the_broker(start, die, told, proxies, channel, plan):
-    _, database = proxies
+def test_a_database_that_is_away_leaves_them_with_the_broker(start, die, told, proxies, channel, plan, caplog):
+    broker, database = proxies
     database.cut(refuse=True)
     start()
     fire = a_fire()
     die(fire)
-    eventually(lambda: not is_empty(channel, plan))
+    eventually(lambda: "left where they are" in caplog.text and not is_empty(channel, plan))
+    assert broker.connections == 0, "who takes and gives back again and again may lose them"
     database.accept_again()
     told.get(timeout=10)
     assert row_of(fire).state == "retry_wait"
