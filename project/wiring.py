@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from django.db import connection
@@ -21,9 +23,11 @@ from django.db import connection
 from fairness.queues import QueueSpec
 from project.celery import app, queue_plan
 from project.environment.urls import is_amqp
+from scheduling.broker.dead_letters import DeadLetterQueues
 from scheduling.broker.in_process import InProcessPublisher
 from scheduling.broker.kombu_publisher import KombuPublisher
-from scheduling.broker.port import Publisher
+from scheduling.broker.port import Publisher, QueueWatch
+from scheduling.broker.queue_watch import KombuQueueWatch
 from scheduling.broker.rabbitmq import RabbitMQPublisher
 from scheduling.conf import Coordination, SchedulingSettings, Stop, Store
 from scheduling.coordination.etcd import EtcdCoordinator
@@ -32,11 +36,13 @@ from scheduling.coordination.port import Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
-from scheduling.core.fire import Fire
+from scheduling.core.fire import Fire, Lane
+from scheduling.node.collector import Collector
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
 from scheduling.services.run_node import Runnable
 from scheduling.store.bucketed import BucketedStore
+from scheduling.store.collect import CollectStore
 from scheduling.store.connection import Connect, connector
 from scheduling.store.polling import PollingStore
 from scheduling.store.port import ScheduleStore
@@ -52,7 +58,13 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     if settings.STOP is Stop.TWO:
         return Poller(
             node,
-            store=PollingStore(connect, shards=settings.SHARDS, grace=_grace(settings), confirm_s=settings.CONFIRM_S),
+            store=PollingStore(
+                connect,
+                shards=settings.SHARDS,
+                grace=_grace(settings),
+                confirm_s=settings.CONFIRM_S,
+                patience=timedelta(seconds=settings.START_PATIENCE_S),
+            ),
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
@@ -61,6 +73,8 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
             confirm_s=settings.CONFIRM_S,
             batch=settings.BATCH,
             backlog=settings.BACKLOG,
+            collector=build_collector(connect),
+            queues=build_queue_watch(),
         )
     limits = EngineLimits(
         window_s=0.0 if alone else settings.WINDOW_S,
@@ -68,6 +82,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         batch=settings.BATCH,
         ahead=settings.AHEAD,
         backlog=settings.THREADS * 4 if alone else settings.BACKLOG,
+        start_patience_s=inf if alone else settings.START_PATIENCE_S,  # alone: what is published has begun
     )
     return Node(
         node,
@@ -78,6 +93,8 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         limits=limits,
         renew_s=settings.RENEW_S,
         alone=alone,
+        collector=None if alone else build_collector(connect),
+        queues=None if alone else build_queue_watch(),
     )
 
 
@@ -118,15 +135,35 @@ def build_publisher(settings: SchedulingSettings) -> Publisher:
 
         return InProcessPublisher(run_fire, threads=settings.THREADS, capacity=settings.THREADS * 8)
     app.loader.import_default_modules()  # as beat does: what a message says of its task is what the task says
-    plan = queue_plan()
-
-    def queue_for(fire: Fire) -> QueueSpec:
-        return plan.queue(fire.work.tenant, fire.work.lane)
-
     url = app.conf.broker_url
     publisher = RabbitMQPublisher if is_amqp(url) else KombuPublisher
     origin = f"fairbeat{os.getpid()}@{socket.gethostname()}"
-    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=queue_for, mask=settings.mask)
+    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=build_queue_for(), mask=settings.mask)
+
+
+def build_queue_for() -> Callable[[Fire], QueueSpec]:
+    """Where a fire is published."""
+    plan = queue_plan()
+    return lambda fire: plan.queue(fire.work.tenant, fire.work.lane)
+
+
+def build_queue_watch() -> QueueWatch:
+    """Of any broker."""
+    return KombuQueueWatch(app.conf.broker_url, queue_for=build_queue_for())
+
+
+def build_collector(connect: Connect) -> Collector | None:
+    """Of what a RabbitMQ dead-letters; other brokers do no such thing."""
+    url, plan = app.conf.broker_url, queue_plan()
+    if not is_amqp(url):
+        return None
+
+    def owner_of(queue: str) -> str | None:
+        owner = plan.owner(queue)
+        return owner[0] if owner else None
+
+    queues = DeadLetterQueues(url, [plan.dead_letters(lane) for lane in Lane])
+    return Collector(queues, CollectStore(connect, owner_of=owner_of))
 
 
 def _ignore_result(task: str) -> bool | None:

@@ -78,6 +78,7 @@ class SchedulingSettings:
     FIRE_LEASE_S: float = 30.0  # a worker's lease on the fire that it runs
     FIRE_GRACE_S: float = 5.0
     CONFIRM_S: float = 30.0  # stop 2: claimed and not confirmed by then, any node publishes it again
+    START_PATIENCE_S: float = 60.0  # published, and no worker has started it by then: it is looked whether it is lost
     THREADS: int = 8  # stop 1: tasks run at once
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming

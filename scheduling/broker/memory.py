@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from scheduling.broker.port import Report
 from scheduling.core.fire import Fire, Outcome, Verdict
+from scheduling.core.gates import Queue, lane_of
 
 
 class MemoryPublisher:
@@ -59,3 +60,14 @@ class MemoryPublisher:
             self.open.remove(fire)  # ValueError: it was never published, or has its outcome already
         if decided and self._report is not None:
             self._report([Outcome(fire, verdict) for fire in decided])
+
+
+class MemoryQueueWatch:
+    """The ``QueueWatch`` whose queues a test fills: messages wait in those of ``full``."""
+
+    def __init__(self) -> None:
+        self.full: set[Queue] = set()
+
+    def empty(self, fires: Sequence[Fire]) -> frozenset[Queue]:
+        """Those that are not full."""
+        return frozenset(lane_of(fire) for fire in fires) - self.full

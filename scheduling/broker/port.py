@@ -1,11 +1,13 @@
-"""The port that every publisher implements."""
+"""The ports that a broker's adapters implement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire, Outcome
+from scheduling.core.gates import Queue
 
 Report = Callable[[Sequence[Outcome]], None]
 """Takes outcomes as they come. Called from a thread of the publisher, one call at a time, never from within
@@ -32,3 +34,17 @@ class Publisher(Protocol):
         """Sends what was handed over and waits for outstanding outcomes up to ``timeout_s`` real seconds; what was
         sent and is still open then is reported ``LOST``. When it returns, every fire has its outcome. May be called
         again."""
+
+
+class BrokerSilent(FairbeatError):
+    """The broker did not answer."""
+
+
+class QueueWatch(Protocol):
+    """Looks into queues. May block for as long as it takes to connect; one thread calls it."""
+
+    def empty(self, fires: Sequence[Fire]) -> frozenset[Queue]:
+        """Those of the queues of these fires in which no message waits for a worker, or which do not exist.
+
+        Raises BrokerSilent.
+        """

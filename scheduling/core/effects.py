@@ -76,6 +76,16 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelRunning:
+    """What has begun before these, which wait to take its place, is to stop. Needs no answer: whoever is parked looks
+    again.
+    """
+
+    epochs: Epochs
+    newest: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Watermarks by shard, as (epoch, seq). Answered by ``Engine.recorded``."""
 
@@ -94,6 +104,36 @@ class Reap:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadUnstarted:
+    """What was published and has not been acquired for ``patience_s``: of each shard's such fires those beyond a number
+    (epoch, seq), at most ``limit`` of all. Answered by ``Engine.unstarted_read``.
+    """
+
+    after: Mapping[int, tuple[int, int]]
+    patience_s: float
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtQueues:
+    """Which of the queues of these fires, one of each, hold no message that waits, or are gone? Answered by
+    ``Engine.queues_seen``.
+    """
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class SendAgain:
+    """Published fires whose messages seem to be gone, numbered anew under the same fence. Answered by
+    ``Engine.sent_again``.
+    """
+
+    epochs: Epochs
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
 class Promote:
     """Move what the coming hour needs (job time) to where it is read fast. Answered by ``Engine.promoted``."""
 
@@ -106,6 +146,13 @@ class Expire:
     """Drop history whose time-to-live has passed (job time). One node does it: the owner of shard 0."""
 
     shards: frozenset[int]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Bring back the dead letters whose turn it is. One node does it: the owner of shard 0. Needs no answer."""
+
     now: datetime
 
 
@@ -134,5 +181,20 @@ class HandOver:
     shards: frozenset[int]
 
 
-StoreEffect = ReadDue | Claim | ReadWaiting | Release | CountPredecessors | Settle | Record | Reap | Promote | Expire
-Effect = StoreEffect | Publish | TakeAgain | HandOver
+StoreEffect = (
+    ReadDue
+    | Claim
+    | ReadWaiting
+    | Release
+    | CountPredecessors
+    | Settle
+    | CancelRunning
+    | Record
+    | Reap
+    | ReadUnstarted
+    | SendAgain
+    | Promote
+    | Expire
+    | Redrive
+)
+Effect = StoreEffect | Publish | LookAtQueues | TakeAgain | HandOver

@@ -7,8 +7,8 @@ its clock alone, never sleeps, dials or writes; so a simulation can drive the re
 
     ReadDue -> due_read -> Claim -> claimed ─┐
     ReadWaiting -> waiting_read -> Release ──┴─> wheel -> advance ─┬─ Publish -> published -> watermark -> Record
-    taken (after a take-over) ───────────────────────────────┘     ├─ CountPredecessors -> predecessors_counted
-                                                                    └─ Settle (parked, skipped) -> settled -> watermark
+    taken (after a take-over) ───────────────────────────────┤     ├─ CountPredecessors -> predecessors_counted
+    ReadUnstarted -> LookAtQueues -> SendAgain -> sent_again ┘     └─ Settle (parked, skipped) -> settled -> watermark
 
 Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``,
 and not before; nothing is published unless this node's lease is in force and it holds the fire's epoch; whatever
@@ -25,22 +25,25 @@ from uuid import UUID
 
 from scheduling.core.clock import Clock
 from scheduling.core.effects import (
+    CancelRunning,
     Claim,
     CountPredecessors,
     Effect,
     HandOver,
     Publish,
     ReadDue,
+    ReadUnstarted,
     ReadWaiting,
     Record,
     Release,
+    SendAgain,
     Settle,
     Settlement,
     StoreEffect,
     TakeAgain,
 )
 from scheduling.core.fire import Fire, Outcome, Verdict
-from scheduling.core.gates import BROKER, Gates, lane_of
+from scheduling.core.gates import BROKER, Gates, Queue, lane_of
 from scheduling.core.hand_over import HandOvers
 from scheduling.core.judging import judge_fires, judge_overlaps, late_s, parked
 from scheduling.core.latency import LatencyHistogram
@@ -51,6 +54,7 @@ from scheduling.core.overlap import RECHECK_S, Predecessors
 from scheduling.core.planning import DueJob, plan_jobs
 from scheduling.core.ticks import Ticks
 from scheduling.core.timing_wheel import TimingWheel, tick_of
+from scheduling.core.unstarted import Unstarted, Walk
 from scheduling.core.upkeep import Upkeep
 
 TURN_S = 1.0  # a fire that waits longer for its turn is parked
@@ -67,6 +71,7 @@ class EngineLimits:
     batch: int
     ahead: int
     backlog: int
+    start_patience_s: float = inf  # without end: what is published is not looked after
 
 
 class Engine:
@@ -80,6 +85,7 @@ class Engine:
         self.ticks = Ticks()
         self._looks = Looks(self.ticks)
         self._upkeep = Upkeep(clock, self._marks)
+        self._walk = Walk(limits.start_patience_s)
         self._wait_at = 0.0
         self._releasing = False
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
@@ -126,12 +132,18 @@ class Engine:
                 self._releasing = False
             case CountPredecessors(fires):
                 self._count_later(fires)
+            case ReadUnstarted():
+                self._walk.end()
             case Claim(epochs, _, shards):
                 self._looks.end(shards)
                 self._outstanding.numbering.remove(epochs)
                 return self._take_again(epochs)
             case Release(epochs):
                 self._releasing = False
+                self._outstanding.numbering.remove(epochs)
+                return self._take_again(epochs)
+            case SendAgain(epochs):
+                self._walk.end()
                 self._outstanding.numbering.remove(epochs)
                 return self._take_again(epochs)
             case Record(epochs):
@@ -172,7 +184,7 @@ class Engine:
         now = self._clock.monotonic()
         wakes = [now + IDLE_S, self._marks.next_record_at(), self._leaving.next_at()]
         if (shards := self._staying) and self._may_act(now):
-            wakes += [self._upkeep.next_at(), self._looks.next_at(shards)]
+            wakes += [self._upkeep.next_at(), self._looks.next_at(shards), self._walk.next_at()]
             if not self._releasing:
                 wakes.append(self._wait_at)
             if (tick := self._wheel.next_deadline()) is not None:
@@ -203,6 +215,7 @@ class Engine:
         if not shards:
             return effects
         takes_more = len(self._outstanding.in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
+        effects += self._walk.begin(shards, now)
         for half in self._looks.begin(shards, now, every_s=self._limits.poll_s):
             room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._outstanding.in_flight))
             if room > 0 and takes_more:
@@ -251,28 +264,71 @@ class Engine:
         return []
 
     def waiting_read(self, fires: Sequence[Fire]) -> list[Effect]:
-        shards = self._staying
-        mine = [fire for fire in fires if fire.work.shard in shards]
-        if not mine or not self._may_act(self._clock.monotonic()):
+        shards, now = self._staying, self._clock.monotonic()
+        mine = self._admitted([fire for fire in fires if fire.work.shard in shards], now)
+        if not mine or not self._may_act(now):
             self._releasing = False
             return []
-        for fire in mine:
+        return [Release(self._numbered_anew(mine), mine)]
+
+    def _admitted(self, fires: Sequence[Fire], now: float) -> list[Fire]:
+        """Without the retries that would crowd out first attempts: beyond half of what may be in flight, or where their
+        tenant's queue is full.
+        """
+        room = max(1, self._limits.backlog // 2) - self._outstanding.retries
+        admitted: list[Fire] = []
+        for fire in fires:
+            if fire.attempt:
+                if room <= 0 or self._gates.opens_at(lane_of(fire)) > now:
+                    continue
+                room -= 1
+            admitted.append(fire)
+        return admitted
+
+    def _numbered_anew(self, fires: Sequence[Fire]) -> Mapping[int, int]:
+        """Gives the epochs under which their new numbers are to be written."""
+        for fire in fires:
             fire.epoch, fire.seq = self._marks.number(fire.work.shard)
-        epochs = self._marks.epochs_of(mine)
+        epochs = self._marks.epochs_of(fires)
         self._outstanding.numbering.append(epochs)
-        return [Release(epochs, mine)]
+        return epochs
 
     def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
         self._releasing = False
-        self._outstanding.numbering.remove(effect.epochs)
         if len(effect.fires) >= self._limits.batch:
             self._wait_at = 0.0
+        self._await_written(effect, ids)
+        return []
+
+    def _await_written(self, effect: Release | SendAgain, ids: Collection[UUID]) -> None:
+        """Of the fires that were numbered anew these are claimed under their numbers; nothing is, under the others."""
+        self._outstanding.numbering.remove(effect.epochs)
         for fire in effect.fires:
             if self._marks.holds(fire):
                 if fire.id in ids:
                     self._await(fire)
                 else:
                     self._marks.done(fire)
+
+    # -- what is not acquired -----------------------------------------------------------------------------------
+
+    def unstarted_read(self, found: Unstarted) -> list[Effect]:
+        return [*self._walk.read(found, self._staying, self._clock.monotonic())]
+
+    def queues_seen(self, empty: Collection[Queue]) -> list[Effect]:
+        """Of the queues that were asked for, these hold nothing that waits, or are gone."""
+        gone = self._walk.queues_seen(empty, self._staying)
+        if not gone or not self._may_act(self._clock.monotonic()):
+            self._walk.end()
+            return []
+        return [SendAgain(self._numbered_anew(gone), gone)]
+
+    def sent_again(self, effect: SendAgain, ids: Collection[UUID]) -> list[Effect]:
+        """``ids`` are those that nobody had acquired. Their misfire policies were judged before they were published."""
+        self._walk.end()
+        for fire in effect.fires:
+            fire.published = True
+        self._await_written(effect, ids)
         return []
 
     # -- dispatch -----------------------------------------------------------------------------------------------
@@ -305,8 +361,11 @@ class Engine:
             return []
         counting = self._outstanding.counting
         mine = [fire for fire in effect.fires if counting.pop(number_of(fire), None) is not None]
-        publish, settlements = judge_overlaps(mine, counts, self._clock)
-        return self._settle(settlements) + self._publish(publish)
+        turns = judge_overlaps(mine, counts, self._clock)
+        effects = self._settle(turns.settlements)
+        if turns.newest:  # behind Settle: they are parked when the end of what runs wakes them
+            effects.append(CancelRunning(self._marks.epochs_of(turns.newest), turns.newest))
+        return effects + self._publish(turns.publish)
 
     def _count_later(self, fires: Iterable[Fire]) -> None:
         """Back into the wheel: their predecessors could not be read, or it is not for us to publish now."""

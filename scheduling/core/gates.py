@@ -12,8 +12,10 @@ BROKER = "broker"  # the gate of the connection itself
 FIRST_S = 0.05
 LONGEST_S = 1.0
 
+Queue = tuple[int, str]  # a tenant's lane: each has a queue of its own
 
-def lane_of(fire: Fire) -> tuple[int, str]:
+
+def lane_of(fire: Fire) -> Queue:
     """The gate of its tenant's lane."""
     return fire.work.tenant_id, fire.work.lane
 

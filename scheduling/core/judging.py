@@ -7,17 +7,18 @@ publication.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
-from scheduling.core.fire import Fire, State
+from scheduling.core.fire import UNSENDABLE, Fire, State
 from scheduling.core.misfire import Candidate, judge
-from scheduling.core.overlap import Decision, Predecessors, decide, recheck_s
+from scheduling.core.overlap import NOTHING_AHEAD, Decision, Predecessors, asks_to_stop, decide, recheck_s
 from scheduling.core.planning import misfire_rules
 
-NOTHING_AHEAD = Predecessors(0, 0)
+MENDED_S = 60.0  # how often a fire that cannot be sent is looked at again
 
 
 def late_s(fire: Fire, clock: Clock, now: float) -> float:
@@ -28,8 +29,10 @@ def late_s(fire: Fire, clock: Clock, now: float) -> float:
 def judge_fires(fires: Sequence[Fire], clock: Clock) -> tuple[list[Fire], list[Settlement]]:
     """Divide fires that are about to be published, per job, by its misfire policy: those that still are, and the skips.
 
-    Only the schedule's own fires are judged, and only before their first publication.
+    Only the schedule's own fires are judged, and only before their first publication. What cannot be sent at all is
+    settled too.
     """
+    fires, unsent = _sendable(fires, clock)
     now = clock.monotonic()
     judged = [fire for fire in fires if not (fire.published or fire.origin or fire.attempt)]
     late_jobs = {
@@ -38,8 +41,8 @@ def judge_fires(fires: Sequence[Fire], clock: Clock) -> tuple[list[Fire], list[S
         if now - fire.claimed_at > fire.work.misfire_grace_s and late_s(fire, clock, now) > fire.work.misfire_grace_s
     }
     if not late_jobs:
-        return list(fires), []
-    skips: list[Settlement] = []
+        return list(fires), unsent
+    skips = unsent
     of_late_jobs = sorted(
         (fire for fire in judged if fire.work.job_id in late_jobs), key=lambda f: (f.work.job_id, f.scheduled_for)
     )
@@ -52,14 +55,34 @@ def judge_fires(fires: Sequence[Fire], clock: Clock) -> tuple[list[Fire], list[S
     return [fire for fire in fires if fire.id not in skipped], skips
 
 
-def judge_overlaps(
-    fires: Sequence[Fire], counts: Mapping[UUID, Predecessors], clock: Clock
-) -> tuple[list[Fire], list[Settlement]]:
-    """Divide fires that are about to be published by the overlap policy of their jobs: those that still are, and those
-    that wait or are skipped.
+def _sendable(fires: Sequence[Fire], clock: Clock) -> tuple[Sequence[Fire], list[Settlement]]:
+    """Arguments that cannot be sent came into the row after these were claimed. What has begun, or was asked for by a
+    person, waits until they are mended; the schedule's own are skipped, as at the claim.
     """
+    unsent = [
+        parked(fire, UNSENDABLE, clock, MENDED_S)
+        if fire.attempt or fire.origin
+        else Settlement(fire, State.SKIPPED, UNSENDABLE)
+        for fire in fires
+        if fire.work.problem
+    ]
+    return ([fire for fire in fires if not fire.work.problem] if unsent else fires), unsent
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What becomes of fires whose jobs do not let them overlap what is unfinished."""
+
+    publish: Sequence[Fire]
+    settlements: Sequence[Settlement]  # those that wait, or are skipped
+    newest: Sequence[Fire]  # of those that wait: what has begun before them is to be asked to stop
+
+
+def judge_overlaps(fires: Sequence[Fire], counts: Mapping[UUID, Predecessors], clock: Clock) -> Turns:
+    """Divide fires that are about to be published by the overlap policy of their jobs."""
     publish: list[Fire] = []
     settlements: list[Settlement] = []
+    newest: list[Fire] = []
     for fire in fires:
         ahead = counts.get(fire.id, NOTHING_AHEAD)
         decision = decide(fire, ahead)
@@ -67,9 +90,11 @@ def judge_overlaps(
             publish.append(fire)
         elif decision is Decision.PARK:
             settlements.append(parked(fire, "overlap", clock, recheck_s(fire, ahead)))
+            if asks_to_stop(fire, ahead):
+                newest.append(fire)
         else:
             settlements.append(Settlement(fire, State.SKIPPED, decision.value))
-    return publish, settlements
+    return Turns(publish, settlements, newest)
 
 
 def parked(fire: Fire, reason: str, clock: Clock, after_s: float) -> Settlement:

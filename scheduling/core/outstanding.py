@@ -25,6 +25,11 @@ class Outstanding:
         self.numbering: list[Epochs] = []  # of claims and releases
 
     @property
+    def retries(self) -> int:
+        """How many of those in flight have begun before."""
+        return sum(1 for fire in self.in_flight.values() if fire.attempt)
+
+    @property
     def shards(self) -> set[int]:
         """Those of which a message, or a write, is under way. (A count of predecessors is neither.)"""
         shards = {number[0] for fires in (self.in_flight, self.settling) for number in fires}

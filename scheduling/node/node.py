@@ -2,11 +2,12 @@
 
 ::
 
-    lease keeper ──assignment──┐                ┌──> storekeeper ──answers──┐
-    hints ─────────────────────┼──> inbox ──> engine                        ├──> inbox
-    publisher ──outcomes───────┘                └──> publisher ──outcomes───┘
+    lease keeper ──assignment──┐                ┌──> storekeeper ────answers──┐
+    hints ─────────────────────┼──> inbox ──> engine ──> publisher ──outcomes─┼──> inbox
+    publisher ──outcomes───────┘                └──> queue watcher ──seen─────┘
 
-The engine runs in the thread that calls ``run``; nothing else touches it.
+The engine runs in the thread that calls ``run``; nothing else touches it. What a user's receivers are told, hooks tell
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
-from scheduling.broker.port import Publisher
+from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.errors import FairbeatError
-from scheduling.core.fire import Outcome
+from scheduling.core.fire import Outcome, Verdict
+from scheduling.core.gates import Queue
 from scheduling.models.hints import CHANNEL
+from scheduling.node.collector import Collector
 from scheduling.node.health import Health
+from scheduling.node.hooks import Hooks
 from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
+from scheduling.node.queue_watcher import QueueWatcher
 from scheduling.node.steering import Steering
 from scheduling.node.storekeeper import Storekeeper
 from scheduling.store.connection import Connect
@@ -43,7 +48,10 @@ class Superseded(FairbeatError):
 
 
 class Node:
-    """``alone``: this node must be the only one (stop 1), and ends when it finds another."""
+    """``alone``: this node must be the only one (stop 1), and ends when it finds another. ``collector``: what brings
+    home what the broker has dead-lettered, where it does such a thing. ``queues``: where to look whether messages are
+    gone; None at the stop that has no broker.
+    """
 
     def __init__(
         self,
@@ -56,12 +64,16 @@ class Node:
         limits: EngineLimits,
         renew_s: float,
         alone: bool = False,
+        collector: Collector | None = None,
+        queues: QueueWatch | None = None,
     ) -> None:
-        self._node, self._publisher, self._alone = node, publisher, alone
+        self._node, self._publisher, self._alone, self._collector = node, publisher, alone, collector
         self._clock = DatabaseClock()
         self._engine = Engine(self._clock, limits)
         self.health = Health(self._engine.ticks, poll_s=limits.poll_s)
         self._inbox = Inbox()
+        self._hooks = Hooks()
+        self._watcher = None if queues is None else QueueWatcher(queues, self._seen_later)
         self._stopping = False
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
@@ -72,6 +84,7 @@ class Node:
             order=lambda order: self._storekeeper.order(order),  # noqa: PLW0108  (made below)
             release=lambda shards, then: self._lease.release(shards, lambda: self._inbox.put(then)),
             renew_soon=self._lease.renew_soon,
+            look=None if self._watcher is None else self._watcher.look,
         )
         self._storekeeper = Storekeeper(
             store,
@@ -81,6 +94,7 @@ class Node:
             on_stale=self._stale,
             on_taken=self._steering.taken,
             on_not_taken=self._steering.not_taken,
+            on_lost=self._hooks.lost,
         )
         self._hints = Listener(connect, CHANNEL, self._hint_later)
 
@@ -90,11 +104,16 @@ class Node:
         Raises StoreUnavailable if the database cannot be reached at the start, Superseded if another lone process has
         taken over.
         """
+        self._hooks.start()
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()
+        if self._watcher is not None:
+            self._watcher.start()
         self._lease.watch()
         self._lease.start()
         self._hints.start()
+        if self._collector is not None:
+            self._collector.start()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         logger.info("node %s is running", self._node)
@@ -121,13 +140,20 @@ class Node:
         the others need not wait for that.
         """
         self.health.drains()
+        if self._collector is not None:
+            self._collector.stop(timeout_s=0.0)  # waited for below
         until = time.monotonic() + DRAIN_S
         while not self._steering.drain() and time.monotonic() < until:
             self._step()
         self._lease.leave(timeout_s=1.0)
         self._publisher.stop(timeout_s=1.0)
         self._hints.stop()
+        if self._collector is not None:
+            self._collector.stop(timeout_s=1.0)
+        if self._watcher is not None:
+            self._watcher.stop()
         self._storekeeper.stop(timeout_s=2.0)
+        self._hooks.stop(timeout_s=1.0)
         logger.info("node %s has drained", self._node)
 
     # -- events, in the engine's thread -------------------------------------------------------------------------
@@ -150,6 +176,11 @@ class Node:
 
     def _outcomes_later(self, outcomes: Sequence[Outcome]) -> None:
         self._inbox.put(lambda: self._engine.published(outcomes))
+        if self._hooks.tells_of_fires:
+            self._hooks.fired([outcome.fire for outcome in outcomes if outcome.verdict is Verdict.CONFIRMED])
+
+    def _seen_later(self, empty: frozenset[Queue]) -> None:
+        self._inbox.put(lambda: self._engine.queues_seen(empty))
 
     def _hint_later(self, payload: str) -> None:
         shard = int(payload)

@@ -16,7 +16,7 @@ from math import inf
 
 from scheduling.coordination.port import Assignment
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Effect, HandOver, Publish, TakeAgain
+from scheduling.core.effects import Effect, HandOver, LookAtQueues, Publish, TakeAgain
 from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire
 from scheduling.node.storekeeper import Order, Report, Take
@@ -26,9 +26,9 @@ PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to t
 
 
 class Steering:
-    """``publish`` and ``order`` return at once. ``release`` tells the coordinator that shards were drained, and calls
-    its second argument afterwards, in the engine's thread, whether or not it could be told; ``renew_soon`` asks for an
-    assignment.
+    """``publish``, ``order`` and ``look`` (at the queues of fires) return at once. ``release`` tells the coordinator
+    that shards were drained, and calls its second argument afterwards, in the engine's thread, whether or not it could
+    be told; ``renew_soon`` asks for an assignment.
     """
 
     def __init__(
@@ -40,8 +40,10 @@ class Steering:
         order: Callable[[Order], None],
         release: Callable[[frozenset[int], Callable[[], None]], None],
         renew_soon: Callable[[], None],
+        look: Callable[[Sequence[Fire]], None] | None = None,
     ) -> None:
         self._engine, self._clock = engine, clock
+        self._look = look or (lambda _: self.carry_out(engine.queues_seen(())))
         self._publish, self._order, self._tell_released, self._renew_soon = publish, order, release, renew_soon
         self._taking: set[int] = set()
         self._releasing: set[int] = set()
@@ -53,6 +55,8 @@ class Steering:
             match effect:
                 case Publish(fires):
                     self._publish(fires)
+                case LookAtQueues(fires):
+                    self._look(fires)
                 case TakeAgain(shards):
                     self._take_again(shards)
                 case HandOver(shards):

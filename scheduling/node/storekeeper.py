@@ -8,27 +8,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
 from scheduling.core.effects import (
+    CancelRunning,
     Claim,
     CountPredecessors,
     Epochs,
     Expire,
     Promote,
     ReadDue,
+    ReadUnstarted,
     ReadWaiting,
     Reap,
     Record,
+    Redrive,
     Release,
+    SendAgain,
     Settle,
     StoreEffect,
 )
 from scheduling.core.engine import Engine
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire
+from scheduling.core.lost_lease import LostRun
 from scheduling.failpoints import Point, failpoint
 from scheduling.node.inbox import Event, Inbox
 from scheduling.store.port import ScheduleStore, StoreUnavailable
@@ -56,7 +62,7 @@ Order = StoreEffect | Take | Report
 
 class Storekeeper:
     """``on_stale`` is told which shards have another owner; ``on_taken`` and ``on_not_taken``, how a take-over that was
-    ordered has ended.
+    ordered has ended; ``on_lost``, in its own thread, which runs were ended since their leases were out.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class Storekeeper:
         on_stale: Callable[[Collection[int]], None],
         on_taken: Callable[[frozenset[int]], None],
         on_not_taken: Callable[[frozenset[int]], None],
+        on_lost: Callable[[Sequence[LostRun]], None] = lambda _: None,
     ) -> None:
         self._store, self._engine, self._inbox, self._node = store, engine, inbox, node
+        self._on_lost = on_lost
         self._on_stale, self._on_taken, self._on_not_taken = on_stale, on_taken, on_not_taken
         self._orders: SimpleQueue[Order | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="storekeeper", daemon=True)
@@ -119,9 +127,9 @@ class Storekeeper:
 
     def _carry_out(self, order: Order) -> Event | None:
         match order:
-            case ReadDue() | ReadWaiting() | CountPredecessors():
+            case ReadDue() | ReadWaiting() | CountPredecessors() | ReadUnstarted():
                 return self._read(order)
-            case Claim() | Release() | Settle() | Record():
+            case Claim() | Release() | Settle() | Record() | SendAgain():
                 return self._write(order)
             case Take(shards):
                 failpoint(Point.TAKE_OVER_BEFORE)
@@ -129,21 +137,33 @@ class Storekeeper:
                 failpoint(Point.TAKE_OVER_COMMITTED)
                 logger.info("took over %d shards, recovered %d fires", len(epochs), len(recovered))
                 return lambda: self._taken(shards, epochs, recovered)
+            case Report(fires, latency):
+                self._store.report(self._node, fires=fires, latency=latency)
+                return None
+            case _:
+                return self._keep_up(order)
+
+    def _keep_up(self, order: Reap | CancelRunning | Promote | Expire | Redrive) -> Event | None:
+        match order:
             case Reap(epochs, now):
-                if reaped := self._store.reap(epochs, now=now):
-                    logger.warning("%d runs outlived their lease and were ended", reaped)
+                if lost := self._store.reap(epochs, now=now):
+                    logger.warning("%d runs outlived their lease and were ended", len(lost))
+                    self._on_lost(lost)
                     return self._engine.reaped
+            case CancelRunning(epochs, newest):
+                self._store.cancel_running(epochs, newest)
             case Promote(epochs, now):
                 more = self._store.promote(epochs, now=now)
                 return lambda: self._engine.promoted(more=more)
             case Expire(shards, now):
                 for day in self._store.expire(shards, now=now):
                     logger.info("dropped the expired history %s", day)
-            case Report(fires, latency):
-                self._store.report(self._node, fires=fires, latency=latency)
+            case Redrive(now):
+                if redriven := self._store.redrive(now=now):
+                    logger.info("redrove %d dead letters", redriven)
         return None
 
-    def _read(self, order: ReadDue | ReadWaiting | CountPredecessors) -> Event:
+    def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted) -> Event:
         store, engine = self._store, self._engine
         match order:
             case ReadDue(shards, until, limit):
@@ -155,8 +175,11 @@ class Storekeeper:
             case CountPredecessors(fires):
                 counts = store.predecessors(fires)
                 return lambda: engine.predecessors_counted(order, counts)
+            case ReadUnstarted(after, patience_s, limit):
+                found = store.unstarted(after, patience=timedelta(seconds=patience_s), limit=limit)
+                return lambda: engine.unstarted_read(found)
 
-    def _write(self, order: Claim | Release | Settle | Record) -> Event:
+    def _write(self, order: Claim | Release | Settle | Record | SendAgain) -> Event:
         store, engine = self._store, self._engine
         match order:
             case Claim(epochs, plans):
@@ -167,6 +190,10 @@ class Storekeeper:
             case Release(epochs, fires):
                 ids = store.release(epochs, fires)
                 return lambda: engine.released(order, ids)
+            case SendAgain(epochs, fires):
+                sent = store.send_again(epochs, fires)
+                logger.warning("%d messages that nobody acquired seem to be gone: sent again", len(sent))
+                return lambda: engine.sent_again(order, sent)
             case Settle(epochs, settlements):
                 store.settle(epochs, settlements)
                 return lambda: engine.settled(order)

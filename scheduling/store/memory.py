@@ -10,6 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +18,12 @@ from scheduling.core.clock import Clock
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire, State
-from scheduling.core.lost_lease import after_lost_lease
+from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan, PlannedRow
 from scheduling.core.turns import in_turns
+from scheduling.core.unstarted import Unstarted
+from scheduling.store import memory_overlap, memory_unstarted
 from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredRun, StoredShard
 
@@ -167,7 +170,8 @@ class MemoryStore:
                 and fire.wake_at <= now
                 and (fire.origin or not self.rows.jobs[fire.work.job_id].is_paused_at(now))
             ]
-            fair = in_turns(found, limit, of=lambda fire: fire.work.tenant_id, at=lambda fire: fire.fire_at)
+            places = _places(found)
+            fair = in_turns(found, limit, of=lambda fire: fire.work.tenant_id, at=lambda fire: places[fire.id])
             return [self._held(fire) for fire in fair]
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
@@ -186,12 +190,12 @@ class MemoryStore:
 
     def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
         with self._lock:
-            by_job: dict[UUID, list[StoredFire]] = defaultdict(list)
-            for fire in self.rows.fires.values():
-                if fire.is_exclusive and fire.is_unfinished:
-                    by_job[fire.work.job_id].append(fire)
-            counts = {fire.id: _ahead(fire, by_job[fire.work.job_id]) for fire in fires}
-            return {fire: count for fire, count in counts.items() if count.ahead}
+            return memory_overlap.predecessors(self.rows, fires)
+
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
+        with self._lock:
+            self._hold(epochs)
+            memory_overlap.cancel_running(self.rows, newest)
 
     def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
         with self._lock:
@@ -215,7 +219,29 @@ class MemoryStore:
 
     # -- what runs, and what has been -------------------------------------------------------------------------------
 
-    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+    def unstarted(self, after: Mapping[int, tuple[int, int]], *, patience: timedelta, limit: int) -> Unstarted:
+        with self._lock:
+            times = {"now": self._clock.monotonic(), "patience_s": patience.total_seconds()}
+            share = max(1, limit // max(1, len(after)))
+            found, reached = memory_unstarted.walk(self.rows, after, share=share)
+            suspects = [fire for fire in found if memory_unstarted.is_suspect(self.rows, fire, **times)]
+            all_fires = self.rows.fires.values()
+            overtaken = {fire.id for fire in suspects if memory_unstarted.is_overtaken(fire, all_fires, **times)}
+            return Unstarted([self._held(fire) for fire in suspects], overtaken, reached)
+
+    def send_again(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        with self._lock:
+            self._hold(epochs)
+            sent = set()
+            for held in fires:
+                fire = self._same(held, (State.CLAIMED,))
+                if fire is not None:
+                    fire.number, fire.confirmed = (held.epoch, held.seq), False
+                    fire.sent_again_at = self._clock.monotonic()
+                    sent.add(fire.id)
+            return sent
+
+    def reap(self, epochs: Epochs, *, now: datetime) -> list[LostRun]:
         with self._lock:
             self._hold(epochs)
             end_those_over(self.rows, epochs, now=now)
@@ -228,11 +254,9 @@ class MemoryStore:
                 and fire.lease_until is not None
                 and fire.lease_until < over
             ]
-            for fire in lost:
-                self._reaped(fire, now)
-            return len(lost)
+            return [self._reaped(fire, now) for fire in lost]
 
-    def _reaped(self, fire: StoredFire, now: datetime) -> None:
+    def _reaped(self, fire: StoredFire, now: datetime) -> LostRun:
         job = self.rows.jobs[fire.work.job_id]
         end = after_lost_lease(
             fire.attempt,
@@ -241,13 +265,32 @@ class MemoryStore:
             base=job.retry_base,
             cap=job.retry_cap,
             rand=self._rand,
+            counted=fire.attempt - (fire.max_attempts - job.max_attempts),
         )
         self.rows.runs.setdefault((fire.id, fire.fence), StoredRun("lost", fire.holder))
         fire.state, fire.reason, fire.fence = end.state, end.reason, fire.fence + 1
         fire.wake_at = None if end.wait is None else now + end.wait
         fire.lease_until = fire.holder = None
         if fire.state is State.DEAD:
-            self.rows.died(fire, error="the lease ran out")
+            self.rows.died(fire, error=ERROR)
+            if fire.is_exclusive and (first := memory_overlap.wake_next(self.rows, fire.work.job_id)) is not None:
+                first.wake_at = now
+        return LostRun(
+            fire_id=fire.id,
+            job_id=fire.work.job_id,
+            tenant=fire.work.tenant,
+            name=fire.work.name,
+            task=fire.work.task,
+            scheduled_for=fire.scheduled_for,
+            origin=fire.origin,
+            attempt=fire.attempt,
+            state=fire.state,
+            reason=fire.reason,
+        )
+
+    def redrive(self, *, now: datetime) -> int:  # noqa: ARG002
+        """People redrive what is in a database."""
+        return 0
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:  # noqa: ARG002
         return False
@@ -286,15 +329,14 @@ def _gives_way(old: StoredFire, job: StoredJob) -> bool:
     return old.state in (State.CLAIMED, State.PARKED, State.RETRY_WAIT)
 
 
-def _ahead(held: Fire, unfinished: Iterable[StoredFire]) -> Predecessors:
-    position = (held.scheduled_for, held.id)
-    ahead = [
-        fire
-        for fire in unfinished
-        if fire.id != held.id and (fire.state is State.RUNNING or (fire.scheduled_for, fire.id) < position)
-    ]
-    queued = sum(1 for fire in ahead if fire.state is not State.RUNNING and not (fire.origin or fire.attempt))
-    return Predecessors(len(ahead), queued)
+def _places(waiting: Iterable[StoredFire]) -> dict[UUID, int]:
+    """Of each tenant's fires: his first attempts and his retries take turns."""
+    lines: dict[tuple[int, bool], count[int]] = defaultdict(count)
+    places = {}
+    for fire in sorted(waiting, key=lambda fire: fire.fire_at):
+        is_retry = fire.attempt > 0
+        places[fire.id] = 2 * next(lines[fire.work.tenant_id, is_retry]) + is_retry
+    return places
 
 
 def _midnight(moment: datetime) -> datetime:

@@ -60,7 +60,8 @@ class StoredJob:
 
 @dataclass(slots=True)
 class StoredFire:
-    """``number`` is (epoch, seq). ``claimed_at`` and ``lease_until`` are monotonic seconds, the others job time."""
+    """``number`` is (epoch, seq). ``claimed_at`` and ``lease_until`` are monotonic seconds, what says nothing else job
+    time."""
 
     work: Work
     id: UUID
@@ -85,6 +86,8 @@ class StoredFire:
     exclusive: bool = False  # asked for one at a time
     skipped_at: datetime | None = None
     cancel_reason: str = ""  # why it is to stop, where that was asked for while it runs
+    started_at: float | None = None  # monotonic seconds: when the current attempt began
+    sent_again_at: float | None = None  # monotonic seconds
 
     @property
     def is_unfinished(self) -> bool:
@@ -158,6 +161,7 @@ class Rows:
     runs: dict[tuple[UUID, int], StoredRun] = field(default_factory=dict)  # by (fire, fence)
     letters: dict[UUID, StoredLetter] = field(default_factory=dict)  # by fire
     steps: dict[tuple[UUID, str], StoredStep] = field(default_factory=dict)  # by (fire, name)
+    guarded: set[str] = field(default_factory=set)  # tasks that acquire their fires, as workers have told
     reports: dict[str, int] = field(default_factory=dict)  # fires confirmed, by node
     lock: Lock = field(default_factory=Lock, repr=False)
 

@@ -2,32 +2,41 @@
 
 Due jobs, waiting fires, unconfirmed ones and lost runs are locked with SKIP LOCKED, so any number of pollers share
 the work. Within that transaction the misfire and overlap policies are judged; what is left is ``claimed`` until a
-deadline, by which the broker must have confirmed it, or any poller publishes it again under a higher fence.
+deadline, by which the broker must have confirmed it, or any poller publishes it again under a higher fence. What is
+confirmed has a deadline of its own, by which a worker must have acquired it (``patience``): then it is looked whether
+its message is gone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
 from scheduling.core.fire import Fire, State
-from scheduling.core.judging import judge_fires
-from scheduling.core.overlap import Decision, Predecessors, decide, recheck_s
+from scheduling.core.judging import judge_fires, judge_overlaps
+from scheduling.core.lost_lease import LostRun
 from scheduling.core.planning import plan_jobs
+from scheduling.core.unstarted import Unstarted
 from scheduling.store import partitions
+from scheduling.store.arrays import booleans
 from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import Connect, Connection, Link
 from scheduling.store.due import DueReader
+from scheduling.store.holders import Holders
 from scheduling.store.pauses import end_those_over
-from scheduling.store.reap import reap
+from scheduling.store.reap import Reaped, reap
+from scheduling.store.redrive import redrive
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
+from scheduling.store.unstarted import last_acquired, queue_of, read_suspects
 from scheduling.store.values import (
+    cancel_running,
     claim_values,
     fire_keys,
     lock_order,
@@ -38,30 +47,49 @@ from scheduling.store.values import (
 from scheduling.store.waiting import read_waiting
 
 FIRE_LOCK = "FOR NO KEY UPDATE OF j, f SKIP LOCKED"  # lets a worker's acquire read the job
-_NONE = Predecessors(0, 0)
+# Without owners there are no numbers: of two fires the later claim was published later, by some seconds.
+BY_AGE = {
+    "published_last": "extract(epoch FROM clock_timestamp() - max(a.claimed_at))::float8",
+    "is_comparable": "true",
+    "same_shard": "true",
+}
+SURELY_LATER_S = 2.0
 
 
 class PollingStore:
-    """``confirm_s``: how long the broker may take. One connection, one thread."""
+    """``confirm_s``: how long the broker may take; ``patience``: how long the workers may, before it is looked whether
+    a message is gone. One connection, one thread.
+    """
 
-    def __init__(self, connect: Connect, *, shards: int, grace: timedelta, confirm_s: float) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        shards: int,
+        grace: timedelta,
+        confirm_s: float,
+        patience: timedelta = timedelta(minutes=1),
+    ) -> None:
         self._link = Link(connect)
         self.shards = frozenset(range(shards))
-        self._grace, self._claim_for = grace, timedelta(seconds=confirm_s)
-        self._sql = statements("schedule", row_lock="FOR UPDATE SKIP LOCKED", fire_lock=FIRE_LOCK)
+        self._grace, self._claim_for, self._patience = grace, timedelta(seconds=confirm_s), patience
+        self._sql = statements("schedule", row_lock="FOR UPDATE SKIP LOCKED", fire_lock=FIRE_LOCK, **BY_AGE)
         self._polling_sql = statements(
             "polling",
             fire_columns=self._sql["fire_columns"],
             fire_work=self._sql["fire_work"],
+            guarded=self._sql["guarded"],
             fire_lock=FIRE_LOCK,
         )
         self._due = DueReader(self._sql)
         self._days = partitions.KnownDays()
+        self._holders = Holders(connect, grace=grace)
+        self._reaped = Reaped([], [])
 
     def adopt(self) -> None:
-        """At a node's start: take up what a stop with owners left unconfirmed."""
+        """At a node's start: take up what a stop with owners left."""
         with self._link() as connection:
-            connection.execute(self._polling_sql["adopt"])
+            connection.execute(self._polling_sql["adopt"], {"patience": self._patience})
             back_to_rows(connection, self.shards)
 
     def poll(self, clock: Clock, *, limit: int) -> list[Fire]:
@@ -74,6 +102,16 @@ class PollingStore:
         except psycopg.errors.CheckViolation:  # a day that we know of was dropped, by the node that expired it
             return self._poll(clock, limit)
 
+    def lost_runs(self) -> list[LostRun]:
+        """The runs that the last poll has ended; once."""
+        runs, self._reaped = self._reaped.runs, Reaped([], [])
+        return runs
+
+    def redrive(self, clock: Clock) -> int:
+        """Bring back the dead letters whose turn it is; returns how many fires wait again."""
+        with self._link() as connection:
+            return redrive(connection, now=clock.now())
+
     def expire(self, clock: Clock) -> list[str]:
         """Drop the history whose time-to-live has passed; returns what was dropped."""
         with self._link() as connection:
@@ -82,12 +120,17 @@ class PollingStore:
         return dropped
 
     def _poll(self, clock: Clock, limit: int) -> list[Fire]:
+        self._reaped = Reaped([], [])
         try:
             with self._link() as connection, connection.transaction():
-                return self._take(connection, clock, limit)
+                fires = self._take(connection, clock, limit)
+                reaped = reap(connection, self.shards, now=clock.now(), grace=self._grace)
         except BaseException:
             self._days.forget()  # a partition that was made in this transaction is gone with it
             raise
+        self._reaped = reaped
+        self._holders.end(reaped.held)
+        return fires
 
     def _take(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
         fires = self._claim(connection, clock, limit)
@@ -95,16 +138,49 @@ class PollingStore:
         fires += self._reclaim(connection, limit)
         fires, skips = judge_fires(fires, clock)
         self._settle(connection, skips)  # before predecessors are counted
-        fires, waits = self._in_their_turn(connection, fires, clock)
-        self._settle(connection, waits)
+        fires = self._in_their_turn(connection, fires, clock)
         end_those_over(connection, self.shards, now=clock.now())
-        reap(connection, self.shards, now=clock.now(), grace=self._grace)
         return fires
 
     def confirm(self, fires: Sequence[Fire]) -> None:
         """The broker has these."""
+        fires = sorted(fires, key=lock_order)
+        values = fire_keys(fires) | {"tasks": [fire.work.task for fire in fires], "patience": self._patience}
         with self._link() as connection:
-            connection.execute(self._polling_sql["confirm"], fire_keys(sorted(fires, key=lock_order)))
+            connection.execute(self._polling_sql["confirm"], values)
+
+    def unstarted(self, *, limit: int) -> Unstarted:
+        """What was confirmed, and not acquired in time."""
+        with self._link() as connection:
+            values = {"shards": sorted(self.shards), "limit": limit}
+            keys = connection.execute(self._sql["unstarted_confirmed"], values).fetchall()
+            suspects = read_suspects(connection, self._sql, keys)
+            return Unstarted(suspects, self._overtaken(connection, suspects), {})
+
+    def _overtaken(self, connection: Connection, suspects: Sequence[Fire]) -> set[UUID]:
+        """Those of a queue from which a fire that was claimed later was acquired ``patience`` ago."""
+        now = time.monotonic()
+        groups = {fire.id: (0, *queue_of(fire)) for fire in suspects}
+        ages_s = last_acquired(connection, self._sql, suspects, list(groups.values()), patience=self._patience)
+        return {
+            fire.id
+            for fire in suspects
+            if groups[fire.id] in ages_s and now - fire.claimed_at > ages_s[groups[fire.id]] + SURELY_LATER_S
+        }
+
+    def send_again(self, suspects: Sequence[Fire], gone: Collection[UUID]) -> list[Fire]:
+        """Those of ``gone`` that are to be published again, under the same fence; the others are left where they are,
+        and looked at again later.
+        """
+        suspects = sorted(suspects, key=lock_order)
+        values = fire_keys(suspects) | {
+            "gone": booleans([fire.id in gone for fire in suspects]),
+            "claim_for": self._claim_for,
+            "patience": self._patience,
+        }
+        with self._link() as connection:
+            again = {fire for (fire,) in connection.execute(self._polling_sql["look_again"], values).fetchall()}
+        return [fire for fire in suspects if fire.id in again]
 
     def close(self) -> None:
         self._link.close()
@@ -124,7 +200,7 @@ class PollingStore:
         return [planned[fire] for fire in fences]
 
     def _release(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
-        rows = read_waiting(connection, self._sql["waiting"], self.shards, now=clock.now(), limit=limit)
+        rows = read_waiting(connection, self._sql, self.shards, now=clock.now(), limit=limit)
         if not rows:
             return []
         fires = [fire_of(row, time.monotonic()) for row in rows]
@@ -142,22 +218,14 @@ class PollingStore:
         if settlements:
             connection.execute(self._sql["settle"], settle_values(settlements))
 
-    def _in_their_turn(
-        self, connection: Connection, fires: Sequence[Fire], clock: Clock
-    ) -> tuple[list[Fire], list[Settlement]]:
-        """Divide them: those to publish, and those whose job does not let them overlap what is unfinished."""
+    def _in_their_turn(self, connection: Connection, fires: Sequence[Fire], clock: Clock) -> list[Fire]:
+        """Those to publish, without those whose job does not let them overlap what is unfinished."""
         exclusive = [fire for fire in fires if not fire.may_overlap]
         if not exclusive:
-            return list(fires), []
-        counts = read_predecessors(connection, exclusive)
-        settlements: list[Settlement] = []
-        for fire in exclusive:
-            ahead = counts.get(fire.id, _NONE)
-            decision = decide(fire, ahead)
-            if decision is Decision.PARK:
-                wake_at = clock.job_time(clock.monotonic() + recheck_s(fire, ahead))
-                settlements.append(Settlement(fire, State.PARKED, "overlap", wake_at))
-            elif decision is not Decision.DISPATCH:
-                settlements.append(Settlement(fire, State.SKIPPED, decision.value))
-        stay = {settlement.fire.id for settlement in settlements}
-        return [fire for fire in fires if fire.id not in stay], settlements
+            return list(fires)
+        turns = judge_overlaps(exclusive, read_predecessors(connection, exclusive), clock)
+        self._settle(connection, turns.settlements)
+        if turns.newest:
+            cancel_running(connection, turns.newest)
+        stay = {settlement.fire.id for settlement in turns.settlements}
+        return [fire for fire in fires if fire.id not in stay]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire
+from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
+from scheduling.core.unstarted import Unstarted
 
 
 class StoreUnavailable(FairbeatError):
@@ -33,7 +35,9 @@ class ScheduleStore(Protocol):
         """Advance the jobs and insert their fires; returns the fences of those that are claimed now."""
 
     def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
-        """Parked fires and retries whose time has come."""
+        """Parked fires and retries whose time has come; in fair turns of tenants, and of their first attempts and
+        retries.
+        """
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         """Make waiting fires claimed under their new numbers; returns those that still waited."""
@@ -47,11 +51,25 @@ class ScheduleStore(Protocol):
     def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
         """Write the shards' watermarks."""
 
-    def reap(self, epochs: Epochs, *, now: datetime) -> int:
-        """End runs whose lease is out: retry, or dead. Returns how many. And write the end of pauses that are over."""
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
+        """Ask the runs that began before these, of the same jobs, to stop; what waits for a retry gets none."""
+
+    def unstarted(self, after: Mapping[int, tuple[int, int]], *, patience: timedelta, limit: int) -> Unstarted:
+        """A piece of the walk over fires that were published longer than ``patience`` (real time) ago and are not
+        acquired, beyond these numbers of each shard; about ``limit`` rows are looked at.
+        """
+
+    def send_again(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        """Number published fires anew under the same fence; returns those that nobody has acquired."""
+
+    def reap(self, epochs: Epochs, *, now: datetime) -> list[LostRun]:
+        """End runs whose lease is out: retry, or dead. And write the end of pauses that are over."""
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:
         """Move what the coming hour needs to where it is read fast; True: there is more of it."""
+
+    def redrive(self, *, now: datetime) -> int:
+        """Bring back the dead letters whose turn it is, for all shards; returns how many fires wait again."""
 
     def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
         """Drop history whose time-to-live has passed on the job clock; returns what was dropped."""

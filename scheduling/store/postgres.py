@@ -20,17 +20,29 @@ from psycopg.types.json import Jsonb
 
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
+from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
+from scheduling.core.unstarted import Unstarted
 from scheduling.store import partitions
 from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
 from scheduling.store.due import DueReader
+from scheduling.store.holders import Holders
 from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
+from scheduling.store.redrive import redrive
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
-from scheduling.store.values import claim_values, mark_values, read_predecessors, release_values, settle_values
+from scheduling.store.unstarted import read_unstarted
+from scheduling.store.values import (
+    cancel_running,
+    claim_values,
+    mark_values,
+    read_predecessors,
+    release_values,
+    settle_values,
+)
 from scheduling.store.waiting import read_waiting
 
 BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that block it
@@ -43,6 +55,7 @@ class PostgresStore:
         self._connect = connect
         self._link = Link(connect)
         self._grace = grace
+        self._holders = Holders(connect, grace=grace)
         self._sql = statements("schedule")
         self._due = DueReader(self._sql)
         self._days = partitions.KnownDays()
@@ -114,7 +127,7 @@ class PostgresStore:
 
     def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
         with self._link() as connection:
-            rows = read_waiting(connection, self._sql["waiting"], shards, now=now, limit=limit)
+            rows = read_waiting(connection, self._sql, shards, now=now, limit=limit)
         read_at = time.monotonic()
         return [fire_of(row, read_at) for row in rows]
 
@@ -132,6 +145,21 @@ class PostgresStore:
         values = settle_values(settlements)
         with self._link() as connection:
             self._write(connection, epochs, lambda: connection.execute(self._sql["settle"], values))
+
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
+        with self._link() as connection, connection.transaction():
+            connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
+            cancel_running(connection, newest)
+
+    def unstarted(self, after: Mapping[int, tuple[int, int]], *, patience: timedelta, limit: int) -> Unstarted:
+        with self._link() as connection:
+            return read_unstarted(connection, self._sql, after, patience=patience, limit=limit)
+
+    def send_again(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        values = release_values(fires)
+        with self._link() as connection:
+            written = self._write(connection, epochs, lambda: connection.execute(self._sql["send_again"], values))
+        return {fire for (fire,) in written.fetchall()}
 
     def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
         known = {shard: mark for shard, mark in marks.items() if shard in self._places}
@@ -152,12 +180,18 @@ class PostgresStore:
         rows = self._write(connection, epochs, lambda: connection.execute(self._sql[statement], values))
         return dict(rows.fetchall())
 
-    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+    def reap(self, epochs: Epochs, *, now: datetime) -> list[LostRun]:
         with self._link() as connection, connection.transaction():
             connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
             self._before_pauses_end(connection, epochs, now)
             end_those_over(connection, epochs, now=now)
-            return reap(connection, epochs, now=now, grace=self._grace)
+            reaped = reap(connection, epochs, now=now, grace=self._grace)
+        self._holders.end(reaped.held)
+        return reaped.runs
+
+    def redrive(self, *, now: datetime) -> int:
+        with self._link() as connection:
+            return redrive(connection, now=now)
 
     def _before_pauses_end(self, connection: Connection, shards: Collection[int], now: datetime) -> None:
         """The jobs' rows hold all that their end has to know."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
-from scheduling.core.overlap import Predecessors
+from scheduling.core.overlap import NEWER_IS_DUE, Predecessors, gives_way
 from scheduling.core.planning import JobPlan
 from scheduling.store.arrays import booleans, instants, integers, uuids, words
 from scheduling.store.connection import Connection
@@ -94,9 +94,20 @@ def fire_keys(fires: Sequence[Fire]) -> dict[str, Any]:
 
 def read_predecessors(connection: Connection, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
     """What is unfinished ahead of each fire; one with nothing ahead is left out."""
-    values = fire_keys(fires) | {"job_ids": uuids([fire.work.job_id for fire in fires])}
+    values = job_keys(fires) | {"give_way": booleans([gives_way(fire) for fire in fires])}
     rows = connection.execute(statements("schedule")["predecessors"], values).fetchall()
-    return {fire: Predecessors(ahead, queued) for fire, ahead, queued in rows}
+    return {fire: Predecessors(*counts) for fire, *counts in rows}
+
+
+def cancel_running(connection: Connection, newest: Sequence[Fire]) -> None:
+    """Ask to stop what has begun before these."""
+    sql = statements("schedule", **statements("dead_letters"))
+    connection.execute(sql["cancel_running"], job_keys(newest) | {"reason": NEWER_IS_DUE})
+
+
+def job_keys(fires: Sequence[Fire]) -> dict[str, Any]:
+    """What finds the other fires of their jobs."""
+    return fire_keys(fires) | {"job_ids": uuids([fire.work.job_id for fire in fires])}
 
 
 def _numbers(fires: Sequence[Fire], claim_for: timedelta | None) -> dict[str, Any]:

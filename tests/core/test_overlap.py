@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from scheduling.core.fire import Fire, Lane, OverlapPolicy, Work
 from scheduling.core.identity import fire_id
-from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, decide, recheck_s
+from scheduling.core.overlap import RECHECK_S, Decision, Predecessors, asks_to_stop, decide, recheck_s
 
-ALLOW, SKIP, BUFFER_ONE, BUFFER_ALL = OverlapPolicy
+ALLOW, SKIP, BUFFER_ONE, BUFFER_ALL, CANCEL_RUNNING = OverlapPolicy
 NINE = datetime(2026, 3, 9, 9, tzinfo=UTC)
 WORK = Work(
     job_id=UUID(int=1), shard=1, tenant_id=1, tenant="acme", history_days=7, name="report", task="reports.make",
@@ -144,4 +145,43 @@ def test_a_long_line_that_a_person_asked_for_is_looked_at_from_its_head() -> Non
     waits = [recheck_s(a_fire(BUFFER_ALL, origin="backfill:7"), Predecessors(ahead, 0)) for ahead in (1, 100, 10_000)]
     assert waits == [RECHECK_S, RECHECK_S * 100, RECHECK_S * 10_000]
     assert sum(1 / (RECHECK_S * ahead) for ahead in range(1, 10_001)) < 20  # looks in a second, all together
-    assert recheck_s(a_fire(BUFFER_ALL), Predecessors(100, 100)) == RECHECK_S
+    assert recheck_s(a_fire(BUFFER_ALL), Predecessors(100, 100)) == RECHECK_S * 100
+
+
+# -- cancel_running ----------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_waits_for_what_runs_and_asks_it_to_stop_once() -> None:
+    newest = a_fire(CANCEL_RUNNING, minute=1)
+    before = Predecessors(ahead=1, queued=0, begun=1)
+    assert decide(newest, before) is Decision.PARK
+    assert asks_to_stop(newest, before)
+    asked = Predecessors(ahead=1, queued=0, begun=0)
+    assert decide(newest, asked) is Decision.PARK
+    assert not asks_to_stop(newest, asked)
+    assert recheck_s(newest, Predecessors(ahead=5, queued=4)) == RECHECK_S, "it may begin only now"
+
+
+def test_with_nothing_ahead_the_newest_runs() -> None:
+    assert decide(a_fire(CANCEL_RUNNING), Predecessors(0, 0)) is Decision.DISPATCH
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_one_behind_which_a_newer_one_waits_is_skipped_and_asks_nobody(ahead: int) -> None:
+    older = a_fire(CANCEL_RUNNING)
+    counted = Predecessors(ahead=ahead, queued=0, begun=ahead, newer=1)
+    assert decide(older, counted) is Decision.SKIP_OVERLAP
+    assert not asks_to_stop(older, counted)
+
+
+@pytest.mark.parametrize("of", [{"origin": "manual:1"}, {"attempt": 1}])
+def test_what_a_person_asked_for_and_retries_wait_and_make_nobody_stop(of: dict[str, Any]) -> None:
+    fire = a_fire(CANCEL_RUNNING, **of)
+    counted = Predecessors(ahead=1, queued=0, begun=1, newer=1)
+    assert decide(fire, counted) is Decision.PARK
+    assert not asks_to_stop(fire, counted)
+
+
+@pytest.mark.parametrize("policy", [SKIP, BUFFER_ONE, BUFFER_ALL])
+def test_no_other_policy_makes_anybody_stop(policy: OverlapPolicy) -> None:
+    assert not asks_to_stop(a_fire(policy), Predecessors(ahead=1, queued=0, begun=1))

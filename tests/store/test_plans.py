@@ -12,17 +12,35 @@ from django.db import connection
 
 from scheduling.store.connection import Connection, connector
 from scheduling.store.partitions import ensure
-from scheduling.store.polling import FIRE_LOCK
+from scheduling.store.polling import BY_AGE, FIRE_LOCK
 from scheduling.store.statements import statements
 from scheduling.testing.clock import NOON
 
-SCHEDULE = statements("schedule", row_lock="", fire_lock=FIRE_LOCK)
+SCHEDULE = statements("schedule", row_lock="", fire_lock=FIRE_LOCK, **statements("dead_letters"))
 POLLING = statements(
-    "polling", fire_columns=SCHEDULE["fire_columns"], fire_work=SCHEDULE["fire_work"], fire_lock=FIRE_LOCK
+    "polling",
+    fire_columns=SCHEDULE["fire_columns"],
+    fire_work=SCHEDULE["fire_work"],
+    guarded=SCHEDULE["guarded"],
+    fire_lock=FIRE_LOCK,
 )
+BY_CLAIM = statements("schedule", **BY_AGE)["acquired"]
 PAUSES = statements("pauses")
 KEYS = {"ids": [uuid4()], "scheduled_fors": [NOON], "history_days": [30], "fences": [1]}
 SHARDS = {"shards": [1, 2]}
+PATIENCE = {"patience": timedelta(seconds=60)}
+ACQUIRED = (
+    SHARDS
+    | PATIENCE
+    | {
+        "tenants": [1, 2],
+        "lanes": ["bulk", "bulk"],
+        "history_days": [30, 30],
+        "job_ids": [uuid4()],
+        "jobs": 10,
+        "fires": 20,
+    }
+)
 VALUES: dict[str, dict[str, Any]] = {
     "due": SHARDS | {"until": NOON, "limit": 10},
     "tenants_due": SHARDS | {"until": NOON},
@@ -32,16 +50,34 @@ VALUES: dict[str, dict[str, Any]] = {
     "start_epoch": SHARDS,
     "record": {"marked": [1], "mark_epochs": [1], "seqs": [1]},
     "record_in_place": {"marked": [1], "mark_epochs": [1], "seqs": [1], "places": ["(0,1)"]},
-    "waiting": SHARDS | {"now": NOON, "share": 10},
+    "tenants_waiting": SHARDS | {"now": NOON},
+    "waiting": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
+    "waiting_newest": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
     "release": KEYS | {"seq_epochs": [1], "seqs": [1], "claim_for": None},
     "settle": KEYS | {"states": ["parked"], "reasons": ["turn"], "wake_ats": [NOON]},
-    "predecessors": KEYS | {"job_ids": [uuid4()]},
+    "predecessors": KEYS | {"job_ids": [uuid4()], "give_way": [True]},
+    "cancel_running": KEYS | {"job_ids": [uuid4()], "reason": "x"},
     "expired": SHARDS | {"grace": timedelta(seconds=5), "share": 10},
     "reap": KEYS
-    | {"states": ["dead"], "reasons": ["x"], "wake_ats": [NOON], "run_ids": [uuid4()], "holders": [uuid4()]},
-    "adopt": {},
+    | {
+        "states": ["dead"],
+        "reasons": ["x"],
+        "wake_ats": [NOON],
+        "run_ids": [uuid4()],
+        "holders": [uuid4()],
+        "error": "x",
+    },
+    "holder": {"scheduled_for": NOON, "id": uuid4(), "history_days": 30, "fence": 1},
+    "unstarted": SHARDS | PATIENCE | {"epochs": [0, 1], "seqs": [0, 1], "share": 10},
+    "unstarted_confirmed": SHARDS | {"limit": 10},
+    "suspects": KEYS,
+    "acquired": ACQUIRED,
+    "acquired_by_claim": ACQUIRED,
+    "send_again": KEYS | {"seq_epochs": [1], "seqs": [1]},
+    "adopt": PATIENCE,
     "reclaim": {"limit": 10, "claim_for": timedelta(seconds=30)},
-    "confirm": KEYS,
+    "confirm": KEYS | PATIENCE | {"tasks": ["tests.none"]},
+    "look_again": KEYS | PATIENCE | {"gone": [True], "claim_for": timedelta(seconds=30)},
     "over": SHARDS | {"now": NOON, "limit": 10},
     "end": {"job_ids": [uuid4()], "now": NOON},
 }
@@ -57,7 +93,7 @@ def session(committed_db: None) -> Iterator[Connection]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_no_statement_of_a_node_scans_a_table(session: Connection, name: str) -> None:
-    statement = {**SCHEDULE, **POLLING, **PAUSES}[name]
+    statement = {**SCHEDULE, **POLLING, **PAUSES, "acquired_by_claim": BY_CLAIM}[name]
     plan = session.execute(f"EXPLAIN {statement}".encode(), VALUES[name]).fetchall()
     scans = [line for (line,) in plan if "Seq Scan" in line]
     assert not scans

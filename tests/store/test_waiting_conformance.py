@@ -172,7 +172,7 @@ def test_of_two_fires_at_one_instant_one_is_ahead_of_the_other(world: Backend) -
 def test_a_run_whose_lease_and_grace_are_over_is_retried_at_once_the_first_time(world: Backend) -> None:
     world.add(1)
     fire = world.put(1, state="running", attempt=1, fence=2, lease_over_s=6)
-    assert world.store.reap(owned(world), now=NOON + SECOND * 9) == 1
+    assert len(world.store.reap(owned(world), now=NOON + SECOND * 9)) == 1
     row = world.row(fire)
     assert row is not None
     assert (row.state, row.reason, row.fence, row.attempt) == ("retry_wait", "lease_lost", 3, 1)
@@ -184,7 +184,7 @@ def test_a_run_whose_lease_and_grace_are_over_is_retried_at_once_the_first_time(
 def test_later_retries_wait_with_backoff(world: Backend) -> None:
     world.add(1, retry_base=timedelta(seconds=100))
     fires = [world.put(1, n, state="running", attempt=2, lease_over_s=60) for n in range(20)]
-    assert world.store.reap(owned(world), now=NOON) == 20
+    assert len(world.store.reap(owned(world), now=NOON)) == 20
     waits = [world.row(fire).wake_at - NOON for fire in fires]  # type: ignore[union-attr, operator]
     assert max(waits) > timedelta(seconds=50)
     assert max(waits) <= timedelta(seconds=100)
@@ -193,7 +193,7 @@ def test_later_retries_wait_with_backoff(world: Backend) -> None:
 def test_without_attempts_left_a_lost_run_is_dead(world: Backend) -> None:
     world.add(1)
     fire = world.put(1, state="running", attempt=3, max_attempts=3, lease_over_s=60)
-    assert world.store.reap(owned(world), now=NOON) == 1
+    assert len(world.store.reap(owned(world), now=NOON)) == 1
     assert state(world, fire) == "dead attempts_exhausted"
     assert world.lost_runs() == {(fire, 1)}
 
@@ -214,7 +214,7 @@ def test_a_run_within_its_lease_or_grace_or_in_another_shard_is_left_alone(world
         world.put(1, 2, state="running", attempt=1, lease_over_s=3),
         world.put(2, 3, state="running", attempt=1, lease_over_s=60),
     ]
-    assert world.store.reap(owned(world), now=NOON) == 0
+    assert len(world.store.reap(owned(world), now=NOON)) == 0
     assert {state(world, fire) for fire in fires} == {"running"}
 
 

@@ -15,7 +15,7 @@ WITH moment AS MATERIALIZED (
     SELECT fairbeat_job_now() AS now, coalesce((SELECT speed FROM scheduling_jobclock), 1) AS speed
 ), polled AS MATERIALIZED (
     SELECT shard_id, count(*) AS fires, min(fire_at) AS oldest FROM scheduling_fire
-    WHERE state = 'claimed' AND claimed_until IS NOT NULL GROUP BY shard_id
+    WHERE state = 'claimed' AND claimed_until IS NOT NULL AND NOT confirmed GROUP BY shard_id
 )
 SELECT s.id, s.epoch, s.owner_id, coalesce(n.lease_until > clock_timestamp(), false), p.seq_epoch, p.seq,
     greatest(extract(epoch FROM m.now - least(j.oldest, e.oldest, f.oldest, q.oldest)) / m.speed, 0)::float8,

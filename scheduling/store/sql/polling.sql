@@ -1,16 +1,19 @@
 -- Stop 2: several pollers, no owners. What an owner has by its epoch, a poller has by the row locks of its transaction.
 
 -- name: adopt
--- Once at a node's start: what a stop with owners left beyond its watermarks has no deadline yet.
+-- Once at a node's start, of what a stop with owners left: what is beyond its watermarks has no deadline yet, and what it published is to
+-- be acquired in time from now on.
 WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
-    SELECT f.scheduled_for, f.id, f.history_days
+    SELECT f.scheduled_for, f.id, f.history_days, coalesce((f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq), false) AS is_published
     FROM scheduling_fire f JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
     WHERE f.state = 'claimed' AND NOT f.confirmed AND f.claimed_until IS NULL
-      AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL)
+      AND ((f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) OR f.seq IS NULL OR {guarded})
     ORDER BY f.shard_id, f.fire_at, f.id
     FOR NO KEY UPDATE OF f
 )
-UPDATE scheduling_fire f SET claimed_until = clock_timestamp()
+UPDATE scheduling_fire f
+SET claimed_until = clock_timestamp() + CASE WHEN h.is_published THEN %(patience)s::interval ELSE interval '0' END,
+    confirmed = h.is_published
 FROM held h
 WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
 
@@ -19,7 +22,7 @@ WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.histor
 -- owners gave it is void.
 WITH late AS (
     SELECT f.scheduled_for, f.id, f.history_days FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
-    WHERE f.state = 'claimed' AND f.claimed_until < clock_timestamp()
+    WHERE f.state = 'claimed' AND f.claimed_until < clock_timestamp() AND NOT f.confirmed
     ORDER BY f.claimed_until LIMIT %(limit)s {fire_lock}
 ), lifted AS (
     UPDATE scheduling_fire f
@@ -31,8 +34,36 @@ WITH late AS (
 SELECT {fire_columns} FROM lifted f {fire_work}
 
 -- name: confirm
-UPDATE scheduling_fire f SET confirmed = true, claimed_until = NULL
+-- From now on claimed_until is by when it is to be acquired; of a plain Celery task, which never is, nothing is expected. After each
+-- time that a message was sent again it takes twice as long.
+UPDATE scheduling_fire f
+SET confirmed = true, claimed_until = CASE
+    WHEN NOT EXISTS (SELECT FROM scheduling_workertask k WHERE k.name = r.task AND k.is_guarded) THEN NULL
+    WHEN f.sent_again_at > f.claimed_at THEN f.sent_again_at + (f.sent_again_at - f.claimed_at)
+    ELSE clock_timestamp() + %(patience)s::interval END
 FROM unnest(
-    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[]
-) AS r(id, scheduled_for, history_days, fence)
+    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[], %(tasks)s::text[]
+) AS r(id, scheduled_for, history_days, fence, task)
 WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days) AND f.fence = r.fence
+
+-- name: look_again
+-- Of what was not acquired in time: its message is gone, and is to be sent again under the same fence; or it is in its queue, and is
+-- looked at again when its patience has passed once more. What another poller has seen to meanwhile is no longer due.
+WITH due AS MATERIALIZED (
+    SELECT f.scheduled_for, f.id, f.history_days, r.is_gone
+    FROM unnest(
+        %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[], %(gone)s::boolean[]
+    ) AS r(id, scheduled_for, history_days, fence, is_gone)
+    JOIN scheduling_fire f ON (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days)
+    WHERE f.fence = r.fence AND f.state = 'claimed' AND f.confirmed AND f.claimed_until < clock_timestamp()
+    FOR NO KEY UPDATE OF f SKIP LOCKED
+), looked_at AS (
+    UPDATE scheduling_fire f
+    SET confirmed = NOT d.is_gone,
+        claimed_until = clock_timestamp() + CASE WHEN d.is_gone THEN %(claim_for)s::interval ELSE %(patience)s::interval END,
+        sent_again_at = CASE WHEN d.is_gone THEN clock_timestamp() ELSE f.sent_again_at END
+    FROM due d
+    WHERE (f.scheduled_for, f.id, f.history_days) = (d.scheduled_for, d.id, d.history_days)
+    RETURNING f.id, d.is_gone
+)
+SELECT id FROM looked_at WHERE is_gone

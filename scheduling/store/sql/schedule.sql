@@ -204,15 +204,48 @@ RETURNING p.shard_id, p.ctid::text
 -- name: fire_lock
 -- Owners need none. (Stop 2: FOR NO KEY UPDATE OF j, f SKIP LOCKED; the job too, so that its fires are judged one at a time.)
 
+-- name: waits
+-- What a pause holds (it has started, and goes on when its job is resumed) is passed over; what a person asked for it does not hold.
+SELECT f.* FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
+WHERE f.shard_id = w.shard AND f.tenant_id = w.tenant_id AND f.state IN ('parked', 'retry_wait') AND f.wake_at <= %(now)s
+  AND (j.paused_at IS NULL OR j.paused_until <= %(now)s OR f.origin <> ''
+       OR EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL))
+
+-- name: tenants_waiting
+-- Which tenants of a shard have something that has waited long enough: a skip scan over the tenants, each with its earliest.
+WITH RECURSIVE present AS (
+    SELECT owned.shard, head.tenant_id, head.wake_at
+    FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+    CROSS JOIN LATERAL (
+        SELECT tenant_id, wake_at FROM scheduling_fire
+        WHERE shard_id = owned.shard AND state IN ('parked', 'retry_wait')
+        ORDER BY shard_id, tenant_id, wake_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT p.shard, head.tenant_id, head.wake_at
+    FROM present p
+    CROSS JOIN LATERAL (
+        SELECT tenant_id, wake_at FROM scheduling_fire
+        WHERE shard_id = p.shard AND tenant_id > p.tenant_id AND state IN ('parked', 'retry_wait')
+        ORDER BY shard_id, tenant_id, wake_at LIMIT 1
+    ) AS head
+)
+SELECT shard, tenant_id FROM present WHERE wake_at <= %(now)s
+
 -- name: waiting
--- The longest due of each shard. What a pause holds (it has started, and goes on when its job is resumed) is passed over.
+-- Of each tenant of a shard those that are due longest.
 SELECT {fire_columns}
-FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+FROM unnest(%(shards)s::smallint[], %(tenants)s::integer[]) AS w(shard, tenant_id)
 CROSS JOIN LATERAL (
-    SELECT f.* FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
-    WHERE f.shard_id = owned.shard AND f.state IN ('parked', 'retry_wait') AND f.wake_at <= %(now)s
-      AND (j.paused_at IS NULL OR j.paused_until <= %(now)s OR f.origin <> '')
-    ORDER BY f.wake_at LIMIT %(share)s {fire_lock}
+    {waits} ORDER BY f.wake_at LIMIT %(share)s {fire_lock}
+) AS f {fire_work}
+
+-- name: waiting_newest
+-- And those that are due most recently.
+SELECT {fire_columns}
+FROM unnest(%(shards)s::smallint[], %(tenants)s::integer[]) AS w(shard, tenant_id)
+CROSS JOIN LATERAL (
+    {waits} ORDER BY f.wake_at DESC LIMIT %(share)s {fire_lock}
 ) AS f {fire_work}
 
 -- name: release
@@ -242,31 +275,73 @@ WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.histor
   AND f.fence = r.fence AND f.state = 'claimed'
 
 -- name: predecessors
--- Unfinished fires of the same jobs that are ahead: running, or earlier in order; and those of them that never started.
-SELECT d.id, count(*) AS ahead,
-    count(*) FILTER (WHERE f.state <> 'running' AND f.origin = '' AND f.attempt = 0) AS queued
+-- Unfinished fires of the same jobs that are ahead: running, or earlier in order; and those of them that never started. Where the newest
+-- takes the place: what has begun before it and is to stop, and the newer ones that wait already.
+SELECT d.id, count(*) FILTER (WHERE a.is_ahead) AS ahead,
+    count(*) FILTER (WHERE a.is_ahead AND f.state <> 'running' AND f.origin = '' AND f.attempt = 0) AS queued,
+    count(*) FILTER (WHERE d.gives_way AND {begun}) AS begun,
+    count(*) FILTER (WHERE NOT a.is_ahead) AS newer
 FROM unnest(
-    %(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[]
-) AS d(id, job_id, scheduled_for, history_days)
+    %(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(give_way)s::boolean[]
+) AS d(id, job_id, scheduled_for, history_days, gives_way)
 JOIN scheduling_fire f ON f.job_id = d.job_id AND f.history_days = d.history_days AND f.exclusive AND f.id <> d.id
     AND f.state IN ('claimed', 'parked', 'retry_wait', 'running')
-    AND (f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id))
+CROSS JOIN LATERAL (SELECT f.state = 'running' OR (f.scheduled_for, f.id) < (d.scheduled_for, d.id) AS is_ahead) AS a
+WHERE a.is_ahead OR d.gives_way AND f.state = 'parked' AND f.reason = 'overlap' AND f.origin = '' AND f.attempt = 0
 GROUP BY d.id
 
+-- name: begun
+-- Of the schedule's own, before d, and not asked to stop yet. (What a person redrives is his.)
+(f.scheduled_for, f.id) < (d.scheduled_for, d.id) AND f.origin = '' AND f.cancel_reason = ''
+AND (f.state = 'running' OR f.state = 'retry_wait' AND f.attempt > 0 AND f.reason <> 'redriven')
+
+-- name: cancel_running
+-- What has begun before these is to make room: a run is asked to stop, and what waits for a retry gets none. Nobody is waited for, who is
+-- parked looks again.
+WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days
+    FROM unnest(
+        %(ids)s::uuid[], %(job_ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[]
+    ) AS d(id, job_id, scheduled_for, history_days)
+    JOIN scheduling_fire f ON f.job_id = d.job_id AND f.history_days = d.history_days AND f.exclusive
+        AND f.state IN ('claimed', 'parked', 'retry_wait', 'running') AND {begun}
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f SKIP LOCKED
+), asked AS (
+    UPDATE scheduling_fire f
+    SET cancel_reason = %(reason)s,
+        state = CASE f.state WHEN 'running' THEN 'running' ELSE 'dead' END,
+        reason = CASE f.state WHEN 'running' THEN f.reason ELSE 'cancelled' END,
+        wake_at = NULL, finished_at = CASE f.state WHEN 'running' THEN NULL ELSE clock_timestamp() END
+    FROM held h
+    WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
+    RETURNING {mortal}, f.state
+), died AS (
+    SELECT a.*, %(reason)s AS error, '' AS traceback, %(reason)s AS essence, '' AS worker FROM asked a WHERE a.state = 'dead'
+), letters AS ({dead_letter})
+SELECT count(pg_notify('fairbeat_cancel', a.id::text)) FROM asked a WHERE a.state = 'running'
+
 -- name: expired
--- Running beyond lease and grace: the worker is gone, or was frozen. Held rows are left to the next poll.
+-- Running beyond lease and grace: the worker is gone, or was frozen. Of a row that somebody else has locked the last column says so.
 SELECT f.id, f.shard_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
-    extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL
+    extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL OR f.cancel_reason <> '',
+    greatest(1, least(f.attempt, f.attempt - (f.max_attempts - j.max_attempts))), f.origin, j.id, j.name, j.task, t.slug, held.id IS NULL
 FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_fire
     WHERE shard_id = owned.shard AND state = 'running' AND lease_until < clock_timestamp() - %(grace)s::interval
     ORDER BY lease_until LIMIT %(share)s
-    FOR UPDATE SKIP LOCKED
 ) AS f
+LEFT JOIN LATERAL (
+    SELECT h.id FROM scheduling_fire h
+    WHERE (h.scheduled_for, h.id, h.history_days) = (f.scheduled_for, f.id, f.history_days) AND h.fence = f.fence AND h.state = 'running'
+    FOR UPDATE SKIP LOCKED
+) AS held ON true
 JOIN scheduling_job j ON j.id = f.job_id
+JOIN fairness_tenant t ON t.id = j.tenant_id
 
 -- name: reap
+-- The first of a job's fires that waits for its turn is due now, where the end of the run has made room.
 WITH ended AS (
     UPDATE scheduling_fire f
     SET state = r.state, reason = r.reason, fence = f.fence + 1, wake_at = r.wake_at, lease_until = NULL, holder = NULL,
@@ -278,13 +353,112 @@ WITH ended AS (
     WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days)
       AND f.fence = r.fence AND f.state = 'running'
     RETURNING f.*, r.run_id, r.holder AS held_by
+), died AS (
+    SELECT e.*, %(error)s AS error, '' AS traceback, %(error)s AS essence, '' AS worker FROM ended e WHERE e.state = 'dead'
+), letters AS (
+    {dead_letter}
+), woken AS (
+    UPDATE scheduling_fire s SET wake_at = fairbeat_job_now()
+    FROM (SELECT DISTINCT job_id, history_days FROM died WHERE exclusive) AS d
+    CROSS JOIN LATERAL (
+        SELECT scheduled_for, id FROM scheduling_fire w
+        WHERE w.job_id = d.job_id AND w.history_days = d.history_days AND w.exclusive AND w.state = 'parked' AND w.reason = 'overlap'
+        ORDER BY w.scheduled_for, w.id LIMIT 1
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS next
+    WHERE (s.scheduled_for, s.id, s.history_days) = (next.scheduled_for, next.id, d.history_days)
 )
 INSERT INTO scheduling_jobrun (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
     holder, started_at, finished_at, error)
 SELECT e.run_id, e.id, e.fence - 1, e.job_id, e.tenant_id, e.history_days, e.scheduled_for, e.attempt, 'lost',
-    e.held_by, e.started_at, clock_timestamp(), 'the lease ran out'
+    e.held_by, e.started_at, clock_timestamp(), %(error)s
 FROM ended e
 ON CONFLICT DO NOTHING
+
+-- name: holder
+-- Waits for whoever has locked a run that is beyond its lease and grace.
+SELECT FROM scheduling_fire
+WHERE (scheduled_for, id, history_days) = (%(scheduled_for)s, %(id)s, %(history_days)s) AND fence = %(fence)s AND state = 'running'
+FOR UPDATE
+
+-- name: end_holder
+-- He has had this long; what is shorter is a heartbeat, or a person's change, and goes away by itself.
+SELECT pid, application_name, pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = ANY (pg_blocking_pids(%(waiting)s)) AND xact_start < clock_timestamp() - %(grace)s::interval
+
+-- name: unstarted
+-- A piece of each shard's walk over what was published and nobody has acquired: how many rows, the last number, and the keys of those whose
+-- messages may be gone. (Those of plain Celery tasks are never acquired; after each time that one was sent again it takes twice as long.)
+SELECT f.shard_id, count(*), max(ARRAY[f.seq_epoch, f.seq]),
+    array_agg(f.id) FILTER (WHERE f.is_suspect), array_agg(f.scheduled_for) FILTER (WHERE f.is_suspect),
+    array_agg(f.history_days) FILTER (WHERE f.is_suspect)
+FROM unnest(%(shards)s::smallint[], %(epochs)s::integer[], %(seqs)s::bigint[]) AS walk(shard, epoch, seq)
+JOIN scheduling_shardprogress p ON p.shard_id = walk.shard
+CROSS JOIN LATERAL (
+    SELECT f.*, f.claimed_at < clock_timestamp() - %(patience)s::interval
+        AND (f.sent_again_at IS NULL OR clock_timestamp() - f.sent_again_at >= f.sent_again_at - f.claimed_at) AND {guarded} AS is_suspect
+    FROM scheduling_fire f
+    WHERE f.shard_id = walk.shard AND f.state = 'claimed'
+      AND (f.seq_epoch, f.seq) > (walk.epoch, walk.seq) AND (f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq)
+    ORDER BY f.seq_epoch, f.seq LIMIT %(share)s
+) AS f
+WHERE EXISTS (SELECT FROM scheduling_workertask WHERE name > '' AND is_guarded)
+GROUP BY f.shard_id
+
+-- name: guarded
+EXISTS (SELECT FROM scheduling_job j JOIN scheduling_workertask k ON k.name = j.task WHERE j.id = f.job_id AND k.is_guarded)
+
+-- name: unstarted_confirmed
+-- The same of what stop 2 has confirmed: these say by when they are to be acquired.
+SELECT f.id, f.scheduled_for, f.history_days FROM scheduling_fire f
+WHERE f.state = 'claimed' AND f.claimed_until < clock_timestamp() AND f.confirmed AND f.shard_id = ANY (%(shards)s::smallint[])
+ORDER BY f.claimed_until LIMIT %(limit)s
+
+-- name: suspects
+SELECT {fire_columns}
+FROM unnest(%(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[]) AS r(id, scheduled_for, history_days)
+JOIN scheduling_fire f ON (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days) AND f.state = 'claimed'
+{fire_work}
+
+-- name: acquired
+-- What was acquired long ago, by tenant and lane of a shard, and was published last: of the last fires of the suspects' jobs, and of some of
+-- their neighbours' (by the index of names, and not farther into it than is cheap).
+SELECT g.shard, g.tenant_id, g.lane, {published_last}
+FROM unnest(%(shards)s::smallint[], %(tenants)s::integer[], %(lanes)s::text[], %(history_days)s::smallint[])
+    AS g(shard, tenant_id, lane, history_days)
+CROSS JOIN LATERAL (
+    SELECT k.id FROM unnest(%(job_ids)s::uuid[]) AS own(job_id) JOIN scheduling_job k ON k.id = own.job_id
+    WHERE (k.tenant_id, k.lane) = (g.tenant_id, g.lane) AND {same_shard}
+    UNION
+    (SELECT k.id FROM (
+        SELECT * FROM scheduling_job WHERE tenant_id = g.tenant_id AND name <> '' AND deleted_at IS NULL LIMIT 50 * %(jobs)s
+     ) AS k WHERE k.lane = g.lane AND {same_shard} LIMIT %(jobs)s)
+) AS j
+CROSS JOIN LATERAL (
+    SELECT * FROM scheduling_fire
+    WHERE job_id = j.id AND history_days = g.history_days ORDER BY scheduled_for DESC LIMIT %(fires)s
+) AS a
+WHERE a.state NOT IN ('claimed', 'parked') AND a.started_at < clock_timestamp() - %(patience)s::interval AND {is_comparable}
+GROUP BY g.shard, g.tenant_id, g.lane
+
+-- name: published_last
+max(ARRAY[a.seq_epoch, a.seq])
+
+-- name: is_comparable
+a.seq IS NOT NULL
+
+-- name: same_shard
+k.shard_id = g.shard
+
+-- name: send_again
+UPDATE scheduling_fire f
+SET seq_epoch = r.seq_epoch, seq = r.seq, sent_again_at = clock_timestamp(), claimed_until = NULL, confirmed = false
+FROM unnest(
+    %(ids)s::uuid[], %(scheduled_fors)s::timestamptz[], %(history_days)s::smallint[], %(fences)s::integer[],
+    %(seq_epochs)s::integer[], %(seqs)s::bigint[]
+) AS r(id, scheduled_for, history_days, fence, seq_epoch, seq)
+WHERE (f.scheduled_for, f.id, f.history_days) = (r.scheduled_for, r.id, r.history_days) AND f.fence = r.fence AND f.state = 'claimed'
+RETURNING f.id
 
 -- name: report
 UPDATE scheduling_node SET fires = %(fires)s, latency = %(latency)s WHERE id = %(node)s
