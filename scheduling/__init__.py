@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         StepInDoubt,
         StepRefused,
     )
-    from scheduling.worker.fenced import FencedModel as FencedModel  # noqa: PLC0414  (mypy: it is exported)
-    from scheduling.worker.fenced import FencedQuerySet as FencedQuerySet  # noqa: PLC0414
+    from scheduling.worker.fenced import FencedModel as FencedModel
+    from scheduling.worker.fenced import FencedQuerySet as FencedQuerySet
     from scheduling.worker.task import JobTask
 
 __all__ = [

@@ -58,7 +58,7 @@ def lose(
 
 def _wait_until_gone(child: int | None) -> None:
     """A child that is being killed may still act: its fire is free when it is dead, or as good as dead."""
-    if child is None or child == os.getpid():
+    if child is None:
         return
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while time.monotonic() < deadline_s:

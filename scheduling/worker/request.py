@@ -88,17 +88,17 @@ class JobRequest(Request):
         if isinstance(error, ExceptionWithTraceback):
             error = error.exc
         if not return_ok and isinstance(error, TimeLimitExceeded):
-            self._lose("timed_out", error)
+            self._lose("timed_out", error, child=self.worker_pid)
         elif not return_ok and isinstance(error, DEATHS):
-            self._lose("lost", error)
+            self._lose("lost", error, child=self.worker_pid)
         return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
 
     def on_timeout(self, soft: bool, timeout: float) -> Any:
-        if not soft:
-            self._lose("timed_out", TimeLimitExceeded(timeout))
+        if not soft:  # a pool of processes has told it above; in a greenlet it has ended already
+            self._lose("timed_out", TimeLimitExceeded(timeout), child=None)
         return super().on_timeout(soft, timeout)
 
-    def _lose(self, run_state: Ending, error: BaseException) -> None:
+    def _lose(self, run_state: Ending, error: BaseException, *, child: Any) -> None:
         """Have the ledger end the attempt, once: nobody else will."""
         if not self._is_fire or self._is_ending or self.acknowledged:
             return
@@ -111,7 +111,7 @@ class JobRequest(Request):
         self._is_ending = True
         losses.lose(
             fire.delivery,
-            child=None if self.worker_pid is None else int(self.worker_pid),
+            child=child,
             worker=self.hostname or "",
             error=_said(error),
             run_state=run_state,

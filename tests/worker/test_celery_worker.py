@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -109,6 +110,12 @@ def test_a_worker_runs_each_fire_once_whatever_copies_of_it_come(start, send, ef
     assert states() == {"succeeded"}
     assert effects() == ["paid"] * 5
     assert JobRun.objects.count() == 5
+
+    if pool == "gevent":  # of the others, prefork alone has time limits: below
+        hung = make_fire(make_job("tests.worker.hang_once", args=["hung"], hard_timeout_s=0.2))
+        send(hung)
+        eventually(lambda: JobRun.objects.filter(fire_id=hung.id, state="timed_out").exists())
+    worker.send_signal(signal.SIGKILL)  # a loop without events ends in seconds
 
 
 def test_what_becomes_of_fires_of_different_tasks_and_of_a_direct_call(start, send, effects, broker, unique):
