@@ -24,7 +24,8 @@ from typing import Any
 HIDDEN = "********"
 TOO_DEEP = "…"
 DEEPEST = 100  # arrays and objects inside one another: more than a job may have
-REMEMBERED = 4096  # keys, and beginnings of texts
+REMEMBERED = 4096  # keys, and beginnings of long texts
+SHORT = 200  # characters: read faster than looked up
 WHOLE_PART = 4  # letters: a word that is not longer has to be a whole part of the key
 DEFAULT_MASK_KEYS = (
     "password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "token", "apikey", "accesskey",
@@ -33,8 +34,8 @@ DEFAULT_MASK_KEYS = (
 )  # fmt: skip
 
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-# A text of JSON as canonical_json and Postgres write it, up to where it was cut, and the colon behind a key. It takes
-# every text whole, so that it never looks at a character twice.
+# A text of JSON, up to where it was cut, and the colon behind a key. It takes each whole, so that it never looks at a
+# character twice.
 _TEXT_IN_JSON = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(: )?)?')
 
 
@@ -46,8 +47,7 @@ class Mask:
         self._anywhere = tuple(sorted(word for word in plain if len(word) > WHOLE_PART))
         self._parts = frozenset(word for word in plain if len(word) <= WHOLE_PART)
         self.hides = lru_cache(maxsize=REMEMBERED)(self._hides)
-        self._has_secret = lru_cache(maxsize=REMEMBERED)(self._has_key_that_hides)
-        self._short = lru_cache(maxsize=REMEMBERED)(self._masked)
+        self._long_has_secret = lru_cache(maxsize=REMEMBERED)(self._has_secret)
 
     def value(self, value: Any, *, depth: int = 0) -> Any:
         """A JSON value, with what is under such keys hidden, and what is too deep. None stays: it tells nothing."""
@@ -60,19 +60,19 @@ class Mask:
         return [self.value(inner, depth=depth + 1) for inner in value]
 
     def beginning(self, text: str, length: int) -> str:
-        """The first characters of a JSON text, masked. Jobs say the same again and again: that is remembered."""
-        if not self._has_secret(text[:length]):
-            return text[:length]
-        masked = self._short(text) if len(text) <= length else self._masked(text)
-        return masked[:length]
+        """The first characters of a JSON text, masked. Each message needs it: most are short and have no secret."""
+        if len(text) <= SHORT:
+            return self._masked(text)[:length] if self._has_secret(text) else text[:length]
+        shown = text[:length]
+        return self._masked(text)[:length] if self._long_has_secret(shown) else shown
 
     def _under(self, key: Any, value: Any, depth: int) -> Any:
         if value is not None and isinstance(key, str) and self.hides(key):
             return HIDDEN
         return self.value(value, depth=depth)
 
-    def _has_key_that_hides(self, beginning: str) -> bool:
-        return any(colon and self.hides(key) for key, colon in _TEXT_IN_JSON.findall(beginning))
+    def _has_secret(self, text: str) -> bool:
+        return ":" in text and any(map(self.hides, _keys(text)))
 
     def _masked(self, text: str) -> str:
         try:
@@ -85,6 +85,15 @@ class Mask:
         if any(word in letters for word in self._anywhere):
             return True
         return bool(self._parts) and not self._parts.isdisjoint(part.lower() for part in _PART.findall(key))
+
+
+def _keys(text: str) -> list[str]:
+    """What stands before a colon in JSON, perhaps cut off, as canonical_json and Postgres write it; and perhaps a piece
+    of a text that is no key.
+    """
+    if "\\" in text:
+        return [key for key, colon in _TEXT_IN_JSON.findall(text) if colon]
+    return [piece[piece.rfind('"') + 1 :] for piece in text.split('": ')[:-1]]
 
 
 def _letters(key: str) -> str:
