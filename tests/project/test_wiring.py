@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from project.wiring import build_coordinator, build_store
+from project.celery import app
+from project.wiring import build_collector, build_coordinator, build_store
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.etcd import EtcdCoordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
+from scheduling.node.collector import Collector
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector
 from scheduling.store.postgres import PostgresStore
@@ -49,3 +51,11 @@ def test_the_coordinator_is_the_one_of_the_settings(given: dict[str, Any], kind:
     settings = scheduling_settings(SimpleNamespace(SCHEDULING=given))
     connect = connector(connection.get_connection_params(), name="wiring")
     assert type(build_coordinator(settings, connect, node="a", region="")) is kind
+
+
+@pytest.mark.parametrize(("url", "kind"), [("amqp://127.0.0.1:1//", Collector), ("redis://127.0.0.1:1/0", type(None))])
+def test_dead_letters_are_collected_where_the_broker_is_a_rabbitmq(
+    url: str, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.conf, "broker_url", url)
+    assert type(build_collector(connector(connection.get_connection_params(), name="wiring"))) is kind
