@@ -24,8 +24,7 @@ from typing import Any
 HIDDEN = "********"
 TOO_DEEP = "…"
 DEEPEST = 100  # arrays and objects inside one another: more than a job may have
-REMEMBERED = 4096  # keys, and beginnings of long texts
-SHORT = 200  # characters: read faster than looked up
+REMEMBERED = 16_384  # keys, and beginnings of texts, most of them some dozens of characters
 WHOLE_PART = 4  # letters: a word that is not longer has to be a whole part of the key
 DEFAULT_MASK_KEYS = (
     "password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "token", "apikey", "accesskey",
@@ -47,7 +46,7 @@ class Mask:
         self._anywhere = tuple(sorted(word for word in plain if len(word) > WHOLE_PART))
         self._parts = frozenset(word for word in plain if len(word) <= WHOLE_PART)
         self.hides = lru_cache(maxsize=REMEMBERED)(self._hides)
-        self._long_has_secret = lru_cache(maxsize=REMEMBERED)(self._has_secret)
+        self._has_secret = lru_cache(maxsize=REMEMBERED)(self._has_key_that_hides)
 
     def value(self, value: Any, *, depth: int = 0) -> Any:
         """A JSON value, with what is under such keys hidden, and what is too deep. None stays: it tells nothing."""
@@ -60,19 +59,17 @@ class Mask:
         return [self.value(inner, depth=depth + 1) for inner in value]
 
     def beginning(self, text: str, length: int) -> str:
-        """The first characters of a JSON text, masked. Each message needs it: most are short and have no secret."""
-        if len(text) <= SHORT:
-            return self._masked(text)[:length] if self._has_secret(text) else text[:length]
+        """The first characters of a JSON text, masked. Each message needs it: whether a text has a secret is kept."""
         shown = text[:length]
-        return self._masked(text)[:length] if self._long_has_secret(shown) else shown
+        return self._masked(text)[:length] if self._has_secret(shown) else shown
 
     def _under(self, key: Any, value: Any, depth: int) -> Any:
         if value is not None and isinstance(key, str) and self.hides(key):
             return HIDDEN
         return self.value(value, depth=depth)
 
-    def _has_secret(self, text: str) -> bool:
-        return ":" in text and any(map(self.hides, _keys(text)))
+    def _has_key_that_hides(self, text: str) -> bool:
+        return any(map(self.hides, _keys(text)))
 
     def _masked(self, text: str) -> str:
         try:
