@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduling.core.effects import Expire, Promote, ReadWaiting, Reap, TakeAgain
+from scheduling.core.effects import Expire, Promote, ReadWaiting, Reap, Redrive, TakeAgain
 from tests.engine_desk import Desk, of, one
 
 
@@ -36,3 +36,8 @@ def test_what_comes_near_is_promoted_each_second_and_at_once_while_there_is_more
     desk.engine.promoted(more=True)
     assert desk.engine.next_wake() <= desk.clock.monotonic()
     assert len(of(Promote, desk.pass_time())) == 1
+
+
+def test_dead_letters_are_redriven_each_second_by_the_owner_of_shard_zero_alone() -> None:
+    assert of(Redrive, Desk(shards=(1, 2)).run(10.5)) == []
+    assert len(of(Redrive, Desk(shards=(0, 1)).run(10.5))) == 11
