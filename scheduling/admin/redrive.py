@@ -51,7 +51,7 @@ class RedriveAdmin(ReadOnlyAdmin):
         try:
             stopped = stop_redrive(redrive_id, by=request.user.get_username())
         except InvalidField as problem:
-            self.message_user(request, f"The redrive {problem.problem}.", messages.ERROR)
+            self.message_user(request, f"{problem}.", messages.ERROR)
         else:
             self.message_user(request, f"Stopped: {Progress.of(stopped)}.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:scheduling_redrive_change", args=[redrive_id]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 
 from scheduling.core.errors import InvalidField
@@ -49,6 +49,13 @@ def letters_of(options: dict[str, Any], *, redriven: bool = False) -> QuerySet[D
     ).letters()
 
 
-def is_of_some(options: dict[str, Any]) -> bool:
-    """Whether anything says which letters are meant."""
-    return bool(options["letters"]) or any(options[name] for name in _GIVEN)
+def check_meant(options: dict[str, Any]) -> None:
+    """Who changes letters says which: an empty command line does not mean all of them.
+
+    Raises CommandError.
+    """
+    are_named = bool(options["letters"]) or any(options[name] for name in _GIVEN)
+    if options["all"] and are_named:
+        raise CommandError("--all cannot be given beside ids or filters")
+    if not options["all"] and not are_named:
+        raise CommandError("say which dead letters: ids, filters, or --all")

@@ -14,13 +14,14 @@ from django.urls import reverse
 from fairness.models import Tenant
 from scheduling.models import Calendar, Fire, Job, JobClock
 from scheduling.services.pause import pause
+from tests.admin.action_pages import confirm, said
 from tests.ledger_rows import add_fire
 
 pytestmark = pytest.mark.django_db
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LIST = "/admin/scheduling/job/"
-ACTIONS = ["pause_jobs", "resume_jobs", "run_jobs_now", "backfill_job"]
+ACTIONS = ["pause_jobs", "resume_jobs", "run_jobs_now", "backfill_job", "cancel_unfinished_runs"]
 
 
 @pytest.fixture
@@ -35,26 +36,6 @@ def select(client: Client, action: str, *jobs: Job, query: str = "", across: boo
     """What the list posts when an action is chosen and Go is clicked."""
     chosen = {"action": action, "index": "0", "select_across": str(int(across))}
     return client.post(LIST + query, {**chosen, "_selected_action": [str(job.pk) for job in jobs], **values})
-
-
-def confirm(client: Client, page: Any, button: str = "confirmed", **values: Any) -> Any:
-    """Fill in the page that an action shows, and click its button: the hidden fields come with it."""
-    html = page.content.decode()
-    form = html[html.index('<form method="post">') :]
-    data: dict[str, Any] = {}
-    for tag in re.findall(r"<input [^>]*>", form):
-        told = dict(re.findall(r'(\w+)="([^"]*)"', tag))
-        if told["type"] != "submit" and told.get("name") != "csrfmiddlewaretoken":
-            data.setdefault(told["name"], []).append(told.get("value", ""))
-    for name, options in re.findall(r'<select name="(\w+)"[^>]*>(.*?)</select>', form, re.DOTALL):
-        data[name] = re.findall(r'value="([^"]*)"', options)[:1]
-    assert f'name="{button}"' in form
-    return client.post(page.wsgi_request.get_full_path(), {**data, button: "Go", **values})
-
-
-def said(answer: Any) -> list[str]:
-    assert answer.status_code == 302, answer.context["form"].errors
-    return [str(message) for message in answer.wsgi_request._messages]
 
 
 def paused() -> set[str]:

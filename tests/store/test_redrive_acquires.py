@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def ledger() -> PostgresLedger:
     return PostgresLedger("default", lease=timedelta(seconds=30))
 
 
-def redriven(job: Job, **columns: object) -> Fire:
+def redriven(job: Job, **columns: Any) -> Fire:
     """A dead fire of it that was redriven, and that its owner has claimed since."""
     add_dead(job, **columns)
     ask_redrive(DeadLetter.objects.all(), by="anna")

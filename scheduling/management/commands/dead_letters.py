@@ -22,7 +22,7 @@ from django.core.management.base import CommandParser
 from django.db.models import QuerySet
 
 from scheduling.core.errors import InvalidField
-from scheduling.management.letter_arguments import add_letter_arguments, is_of_some, letters_of
+from scheduling.management.letter_arguments import add_letter_arguments, check_meant, letters_of
 from scheduling.management.operating_command import OperatingCommand
 from scheduling.models import DeadLetter
 from scheduling.services.dead_letters import Kind, discard, kinds
@@ -60,9 +60,7 @@ class Command(OperatingCommand):
             self.tell(told, lines, as_json=options["json"])
 
     def _discard(self, letters: QuerySet[DeadLetter], options: dict[str, Any]) -> None:
-        if options["all"] == is_of_some(options):
-            problem = "cannot be given beside ids or filters" if options["all"] else "say which: ids, filters, or --all"
-            raise InvalidField("all", options["all"], problem)
+        check_meant(options)
         gone = discard(letters, by=options["by"])
         self.tell({"discarded": gone}, f"discarded: {gone} dead letters", as_json=options["json"])
 

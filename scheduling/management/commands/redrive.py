@@ -14,15 +14,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
+from time import sleep as _pause
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db.models import QuerySet
 
 from scheduling.core.errors import InvalidField
-from scheduling.management.letter_arguments import add_letter_arguments, is_of_some, letters_of
+from scheduling.management.letter_arguments import add_letter_arguments, check_meant, letters_of
 from scheduling.management.operating_command import OperatingCommand
+from scheduling.models import DeadLetter
 from scheduling.services.dead_letters import Survey, survey
 from scheduling.services.redrive import (
     DEFAULT_RATE_PER_S,
@@ -79,7 +81,7 @@ class Command(OperatingCommand):
     def _waited(self, redrive_id: int) -> Progress:
         while (found := progress(redrive_id)).state is RedriveState.UNDER_WAY:
             self.stderr.write(str(found))
-            time.sleep(WAIT_S)
+            _pause(WAIT_S)
         return found
 
     def _say(self, found: Progress, options: dict[str, Any]) -> None:
@@ -93,10 +95,8 @@ def words(found: Survey) -> str:
     return f"{found.ready} of {beyond}{found.count} dead letters can be redriven{against}"
 
 
-def _letters(options: dict[str, Any]) -> Any:
-    if options["all"] == is_of_some(options):
-        problem = "cannot be given beside ids or filters" if options["all"] else "say which: ids, filters, or --all"
-        raise InvalidField("all", options["all"], problem)
+def _letters(options: dict[str, Any]) -> QuerySet[DeadLetter]:
+    check_meant(options)
     return letters_of(options)
 
 
