@@ -52,6 +52,17 @@ class ManualClock:
         """Real time gets to this instant, or stays if that has passed."""
         self._monotonic = max(self._monotonic, monotonic)
 
+    def stand(self, seconds: float) -> None:
+        """Real seconds pass, and job time does not notice. Raises InvalidField for negative ones."""
+        now = self.now()
+        self.advance(seconds)
+        self.set_job_time(now)
+
+    def move_to(self, now: datetime) -> None:
+        """Job time passes up to ``now``, and real time with it. Raises InvalidField if that has passed."""
+        self.advance((now - self.now()).total_seconds() / self.speed)
+        self.set_job_time(now)
+
     def set_job_time(self, now: datetime) -> None:
         """Job time jumps, forward or back, and runs on from there; real time does not notice."""
         real = EPOCH + timedelta(seconds=self._monotonic)
