@@ -24,7 +24,9 @@ from typing import Any
 HIDDEN = "********"
 TOO_DEEP = "…"
 DEEPEST = 100  # arrays and objects inside one another: more than a job may have
-REMEMBERED = 16_384  # keys, and beginnings of texts, most of them some dozens of characters
+KEY_ENDS = '": '  # in JSON as canonical_json and Postgres write it
+REMEMBERED = 4096  # keys, and beginnings of long texts
+SHORT = 200  # characters: looked through faster than looked up
 WHOLE_PART = 4  # letters: a word that is not longer has to be a whole part of the key
 DEFAULT_MASK_KEYS = (
     "password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "token", "apikey", "accesskey",
@@ -46,7 +48,7 @@ class Mask:
         self._anywhere = tuple(sorted(word for word in plain if len(word) > WHOLE_PART))
         self._parts = frozenset(word for word in plain if len(word) <= WHOLE_PART)
         self.hides = lru_cache(maxsize=REMEMBERED)(self._hides)
-        self._has_secret = lru_cache(maxsize=REMEMBERED)(self._has_key_that_hides)
+        self._long_has_secret = lru_cache(maxsize=REMEMBERED)(self._has_secret)
 
     def value(self, value: Any, *, depth: int = 0) -> Any:
         """A JSON value, with what is under such keys hidden, and what is too deep. None stays: it tells nothing."""
@@ -59,17 +61,26 @@ class Mask:
         return [self.value(inner, depth=depth + 1) for inner in value]
 
     def beginning(self, text: str, length: int) -> str:
-        """The first characters of a JSON text, masked. Each message needs it: whether a text has a secret is kept."""
+        """The first characters of a JSON text, masked. Each message needs it, and most are short and have no secret."""
+        if KEY_ENDS not in text:
+            return text[:length]
         shown = text[:length]
-        return self._masked(text)[:length] if self._has_secret(shown) else shown
+        has_secret = self._has_secret(text) if len(text) <= SHORT else self._long_has_secret(shown)
+        return self._masked(text)[:length] if has_secret else shown
 
     def _under(self, key: Any, value: Any, depth: int) -> Any:
         if value is not None and isinstance(key, str) and self.hides(key):
             return HIDDEN
         return self.value(value, depth=depth)
 
-    def _has_key_that_hides(self, text: str) -> bool:
-        return any(map(self.hides, _keys(text)))
+    def _has_secret(self, text: str) -> bool:
+        if "\\" in text:
+            return any(colon and self.hides(key) for key, colon in _TEXT_IN_JSON.findall(text))
+        hides = self.hides
+        for piece in text.split(KEY_ENDS):  # noqa: SIM110  (the last has no key; any() would cost half as much again)
+            if hides(piece[piece.rfind('"') + 1 :]):
+                return True
+        return False
 
     def _masked(self, text: str) -> str:
         try:
@@ -82,15 +93,6 @@ class Mask:
         if any(word in letters for word in self._anywhere):
             return True
         return bool(self._parts) and not self._parts.isdisjoint(part.lower() for part in _PART.findall(key))
-
-
-def _keys(text: str) -> list[str]:
-    """What stands before a colon in JSON, perhaps cut off, as canonical_json and Postgres write it; and perhaps a piece
-    of a text that is no key.
-    """
-    if "\\" in text:
-        return [key for key, colon in _TEXT_IN_JSON.findall(text) if colon]
-    return [piece[piece.rfind('"') + 1 :] for piece in text.split('": ')[:-1]]
 
 
 def _letters(key: str) -> str:
