@@ -89,6 +89,7 @@ class MemoryLedger:
     def _lent(self, fire: StoredFire, job: StoredJob, delivery: Delivery) -> Acquired:
         if fire.state is State.CLAIMED:
             fire.attempt += 1
+            fire.started_at = self._clock.monotonic()
         fire.state, fire.reason, fire.wake_at = State.RUNNING, "", None
         fire.holder, fire.lease_until = delivery.holder, self._clock.monotonic() + self._lease_s
         return Acquired(

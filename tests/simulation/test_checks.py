@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from scheduling.core.fire import State
-from scheduling.store.memory_rows import StoredFire
+from scheduling.store.memory_rows import StoredFire, StoredLetter
 from scheduling.testing.simulation.checks import check
 from scheduling.testing.simulation.run import Run
 from scheduling.testing.simulation.workers import commits
@@ -54,6 +54,20 @@ def skip_without_a_reason(run: Run) -> None:
     fire.state, fire.reason = State.SKIPPED, ""
 
 
+def lose_a_letter(run: Run) -> None:
+    run.rows.letters.clear()
+
+
+def keep_a_letter(run: Run) -> None:
+    fire = first(run, lambda fire: fire.state is State.SUCCEEDED)
+    run.rows.letters[fire.id] = StoredLetter("gave_up", fire.fence, fire.attempt)
+
+
+def try_once_more_than_it_may_be(run: Run) -> None:
+    fire = first(run, lambda fire: fire.attempt > 0)
+    fire.attempt = fire.max_attempts + 1
+
+
 @pytest.mark.parametrize(
     ("tamper", "invariants"),
     [
@@ -64,6 +78,9 @@ def skip_without_a_reason(run: Run) -> None:
         (forget_an_effect, {"I2"}),
         (leave_one_claimed, {"I6"}),
         (skip_without_a_reason, {"I7"}),
+        (lose_a_letter, {"I7"}),
+        (keep_a_letter, {"I7"}),
+        (try_once_more_than_it_may_be, {"I7"}),
     ],
 )
 def test_each_check_finds_its_violation(tamper: Callable[[Run], None], invariants: set[str]) -> None:

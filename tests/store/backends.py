@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
@@ -17,7 +18,7 @@ from scheduling.core.definition import Kind
 from scheduling.core.fire import CatchUp, OverlapPolicy, State
 from scheduling.core.identity import fire_id
 from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_jobs
-from scheduling.models import Entry, Fire, Job, JobRun, Shard, ShardProgress
+from scheduling.models import DeadLetter, Entry, Fire, Job, JobRun, Shard, ShardProgress, Step
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.buckets import bucket_of, slot_of_bucket
 from scheduling.store.connection import connector
@@ -87,6 +88,18 @@ class Backend(Protocol):
 
     def claim_again(self, fire: UUID) -> None:
         """Its owner claims it once more, under a higher fence."""
+
+    def ask_to_stop(self, fire: UUID, reason: str) -> None:
+        """A person does, while it runs."""
+
+    def runs(self, fire: UUID) -> dict[int, str]:
+        """How its attempts ended, by fence."""
+
+    def letter(self, fire: UUID) -> tuple[str, int, int, str, str] | None:
+        """Of its dead letter: reason, fence, attempts, error, worker."""
+
+    def steps(self, fire: UUID) -> dict[str, tuple[int, bool, Any]]:
+        """Of each by its name: the fence of the attempt that began it, whether it is done, its result."""
 
 
 def plans(jobs: list[DueJob], *, epoch: int, until_s: float = 0.0, first: int = 1) -> list[JobPlan]:
@@ -187,6 +200,22 @@ class MemoryBackend:
         row = self.store.rows.fires[fire]
         row.state, row.reason, row.fence = State.CLAIMED, "", row.fence + 1
         row.holder = row.lease_until = row.wake_at = None
+
+    def ask_to_stop(self, fire: UUID, reason: str) -> None:
+        row = self.store.rows.fires[fire]
+        if row.state is State.RUNNING:
+            row.cancel_reason = reason
+
+    def runs(self, fire: UUID) -> dict[int, str]:
+        return {fence: str(run.state) for (of, fence), run in self.store.rows.runs.items() if of == fire}
+
+    def letter(self, fire: UUID) -> tuple[str, int, int, str, str] | None:
+        found = self.store.rows.letters.get(fire)
+        return None if found is None else (found.reason, found.fence, found.attempts, found.error, found.worker)
+
+    def steps(self, fire: UUID) -> dict[str, tuple[int, bool, Any]]:
+        steps = self.store.rows.steps.items()
+        return {name: (step.fence, step.is_done, json.loads(step.result)) for (of, name), step in steps if of == fire}
 
 
 class PostgresBackend:
@@ -326,6 +355,20 @@ class PostgresBackend:
     def claim_again(self, fire: UUID) -> None:
         free = {"holder": None, "lease_until": None, "wake_at": None, "finished_at": None}
         Fire.objects.filter(pk=fire).update(state="claimed", reason="", fence=F("fence") + 1, **free)
+
+    def ask_to_stop(self, fire: UUID, reason: str) -> None:
+        Fire.objects.filter(pk=fire, state="running").update(cancel_reason=reason)
+
+    def runs(self, fire: UUID) -> dict[int, str]:
+        return dict(JobRun.objects.filter(fire_id=fire).values_list("fence", "state"))
+
+    def letter(self, fire: UUID) -> tuple[str, int, int, str, str] | None:
+        columns = ("reason", "fence", "attempts", "error", "worker")
+        return DeadLetter.objects.filter(fire_id=fire).values_list(*columns).first()
+
+    def steps(self, fire: UUID) -> dict[str, tuple[int, bool, Any]]:
+        steps = Step.objects.filter(fire_id=fire).values_list("name", "fence", "is_done", "result")
+        return {name: (fence, is_done, result) for name, fence, is_done, result in steps}
 
 
 class BucketedBackend(PostgresBackend):

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from scheduling.core.effects import Settlement
 from scheduling.core.fire import State
-from scheduling.models import Fire, Job, JobRun
+from scheduling.models import DeadLetter, Fire, Job, JobRun
 from scheduling.services.backfill import backfill
 from scheduling.services.pause import pause
 from scheduling.services.resume import resume
@@ -115,7 +115,7 @@ def reap(world: World, seat: Seat) -> Any:
 
 
 def reaped_it(_world: World, answer: Any, writes: Writes) -> bool:
-    return bool(answer == len([write for write in writes if write.new.get("state") == "lost"]))
+    return len(answer) == len([write for write in writes if write.new.get("state") == "lost"])
 
 
 def promote(world: World, seat: Seat) -> Any:
@@ -209,6 +209,35 @@ def failed_it(world: World, answer: Any, writes: Writes) -> bool:
     if answer is State.SUCCEEDED:
         return completed_it(world, None, writes)
     return JobRun.objects.filter(fire_id=world.run.delivery.fire_id, state="failed").exists()
+
+
+def give_up(world: World, _seat: Seat) -> Any:
+    return ledger().fail(world.run, Failure("x"), worker="w", delay=None)
+
+
+def given_up(world: World, answer: Any, writes: Writes) -> bool:
+    """As ``failed_it``; and who is told that the fire is dead has left its dead letter."""
+    has_died = DeadLetter.objects.filter(fire_id=world.run.delivery.fire_id).exists()
+    return has_died == (answer is State.DEAD) and failed_it(world, answer, writes)
+
+
+def lose(world: World, _seat: Seat) -> Any:
+    return ledger().lose(world.run.delivery, worker="parent", error="signal 9", run_state="lost")
+
+
+def lost_it(world: World, answer: Any, writes: Writes) -> bool:
+    """Now, or by an earlier call of the same parent; it is told nothing of what it did not end."""
+    if answer is None:
+        return list(writes) == []
+    return JobRun.objects.filter(fire_id=world.run.delivery.fire_id, state="lost", worker="parent").exists()
+
+
+def begin_step(world: World, _seat: Seat) -> Any:
+    return ledger().begin_step(world.run, "charge")
+
+
+def begun_it(_world: World, answer: Any, writes: Writes) -> bool:
+    return bool(answer.is_new == any(write.table == "step" for write in writes))
 
 
 def heartbeat(world: World, _seat: Seat) -> Any:
@@ -305,6 +334,9 @@ ACTORS = {
         Actor("complete", Role.WORKER, complete, completed_it),
         Actor("commit", Role.WORKER, commit, committed_it),
         Actor("fail", Role.WORKER, fail, failed_it),
+        Actor("give_up", Role.WORKER, give_up, given_up),
+        Actor("lose", Role.WORKER, lose, lost_it),
+        Actor("begin_step", Role.WORKER, begin_step, begun_it),
         Actor("heartbeat", Role.WORKER, heartbeat, beaten_it),
         Actor("pause", Role.PERSON, _pause, paused_it),
         Actor("resume", Role.PERSON, _resume, resumed_it),

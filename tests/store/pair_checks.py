@@ -56,6 +56,10 @@ SELECT 'an effect without its completion, or two' FROM pair_effect e
 LEFT JOIN scheduling_jobrun r ON r.holder = e.holder AND r.state = 'succeeded'
 GROUP BY e.holder HAVING count(*) <> 1 OR count(r.id) <> 1
 UNION ALL
+SELECT 'dead, and without its dead letter: ' || f.reason FROM scheduling_fire f
+LEFT JOIN scheduling_deadletter d ON (d.fire_id, d.fence, d.reason) = (f.id, f.fence, f.reason)
+WHERE f.state = 'dead' AND d.id IS NULL
+UNION ALL
 SELECT 'the watermark has passed number ' || f.seq FROM scheduling_fire f
 JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
 WHERE f.state = 'claimed' AND (f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq)

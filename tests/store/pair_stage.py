@@ -34,7 +34,10 @@ TABLES = (
     "scheduling_entry",
     "scheduling_shard",
     "scheduling_shardprogress",
+    "scheduling_deadletter",
+    "scheduling_step",
 )
+KEYS = {"shardprogress": "shard_id", "entry": "job_id", "deadletter": "fire_id", "step": "fire_id"}  # or "id"
 INSTALL = f"""
 CREATE TABLE pair_effect (holder uuid);  -- what tasks write in ctx.commit()
 CREATE TABLE pair_write (place bigserial, seat text, name text, old jsonb, new jsonb);
@@ -92,8 +95,7 @@ class Write:
     @property
     def key(self) -> tuple[str, str]:
         row = self.new or self.old
-        name = {"shardprogress": "shard_id", "entry": "job_id"}.get(self.table, "id")
-        return self.table, str(row[name])
+        return self.table, str(row[KEYS.get(self.table, "id")])
 
     @property
     def id(self) -> UUID:

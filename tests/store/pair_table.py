@@ -24,12 +24,14 @@ PASSES_OVER, WAITS, FINDS_LESS, IS_REFUSED = list(Manner)[1:]
 
 PEOPLE = "pause resume save update delete run_now backfill"
 WORKERS = "acquire acquire_kept complete commit fail heartbeat"
+ENDS = "give_up lose begin_step"
 ACTORS_OF = {
-    Kind.ROWS: f"claim release settle record reap take_over {WORKERS} {PEOPLE} expire look",
+    Kind.ROWS: f"claim release settle record reap take_over {WORKERS} {ENDS} {PEOPLE} expire look",
     Kind.ENTRIES: f"claim reap promote take_over {PEOPLE} expire look",
     Kind.POLLED: f"poll confirm adopt acquire complete fail heartbeat {PEOPLE} expire look",
     Kind.FINISHED: "claim reap take_over acquire acquire_kept complete heartbeat pause resume delete backfill expire",
 }
+MEET_ENDS = "reap take_over complete commit fail heartbeat delete"
 # What only reads, or is refused where all has ended, holds nothing.
 HOLDS_NOTHING = {
     Kind.ROWS: "look",
@@ -50,7 +52,10 @@ def may_meet(kind: Kind, first: Actor, second: Actor) -> bool:
         return False
     if roles == {Role.OWNER}:  # an owner does one thing at a time with its shard
         return False
-    if second.name == "commit" and first.name in ("complete", "commit", "fail"):  # one attempt ends once
+    if second.name == "commit" and first.name in ("complete", "commit", "fail", "give_up"):  # one attempt ends once
+        return False
+    ending = {first.name, second.name} & set(ENDS.split())
+    if ending and not {first.name, second.name} - ending <= set(MEET_ENDS.split()):  # with others they do as ``fail``
         return False
     # who meets neither a node nor an entry does the same there as where the jobs are in their rows
     return kind is Kind.ROWS or bool(roles & {Role.OWNER, Role.TAKER, Role.POLLER, Role.READER})
@@ -92,8 +97,8 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "reap": {
             PASSES_OVER: "heartbeat",
             WAITS: "take_over pause save update delete run_now backfill expire",
-            FINDS_LESS: "resume",
-            IS_REFUSED: "complete commit fail",
+            FINDS_LESS: "resume lose",
+            IS_REFUSED: "complete commit fail give_up begin_step",
         },
         "take_over": {
             WAITS: "take_over pause delete expire",
@@ -109,15 +114,41 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
             FINDS_LESS: "settle take_over pause delete",
             IS_REFUSED: "acquire acquire_kept",
         },
-        "complete": {PASSES_OVER: "reap heartbeat", WAITS: "release pause delete expire", FINDS_LESS: "complete fail"},
-        "commit": {PASSES_OVER: "reap heartbeat", WAITS: "release pause delete expire", FINDS_LESS: "complete fail"},
+        "complete": {
+            PASSES_OVER: "reap heartbeat",
+            WAITS: "release pause delete expire",
+            FINDS_LESS: "complete fail give_up lose",
+            IS_REFUSED: "begin_step",
+        },
+        "commit": {
+            PASSES_OVER: "reap heartbeat",
+            WAITS: "release pause delete expire",
+            FINDS_LESS: "complete fail give_up lose",
+            IS_REFUSED: "begin_step",
+        },
         "fail": {
             PASSES_OVER: "reap heartbeat",
             WAITS: "release pause delete expire",
-            FINDS_LESS: "fail",
-            IS_REFUSED: "complete",
+            FINDS_LESS: "fail give_up lose",
+            IS_REFUSED: "complete begin_step",
         },
-        "heartbeat": {PASSES_OVER: "reap heartbeat", WAITS: "complete commit fail expire"},
+        "give_up": {
+            PASSES_OVER: "reap heartbeat",
+            WAITS: "delete",
+            FINDS_LESS: "fail give_up lose",
+            IS_REFUSED: "complete begin_step",
+        },
+        "lose": {
+            PASSES_OVER: "reap heartbeat",
+            WAITS: "delete",
+            FINDS_LESS: "lose",
+            IS_REFUSED: "complete commit fail give_up begin_step",
+        },
+        "begin_step": {PASSES_OVER: "reap heartbeat", WAITS: "complete commit fail give_up lose begin_step"},
+        "heartbeat": {
+            PASSES_OVER: "reap heartbeat",
+            WAITS: "complete commit fail expire give_up lose begin_step",
+        },
         "pause": {
             PASSES_OVER: "claim reap complete commit fail",
             WAITS: "save update run_now backfill expire",
@@ -132,7 +163,7 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "save": {PASSES_OVER: "claim reap", WAITS: "pause resume save update delete run_now", FINDS_LESS: "backfill"},
         "update": {PASSES_OVER: "claim reap", WAITS: "pause resume save update delete run_now", FINDS_LESS: "backfill"},
         "delete": {
-            PASSES_OVER: "claim reap complete commit fail",
+            PASSES_OVER: "claim reap complete commit fail give_up lose",
             WAITS: "save update expire",
             FINDS_LESS: "release settle take_over pause resume delete",
             IS_REFUSED: "acquire acquire_kept run_now backfill",

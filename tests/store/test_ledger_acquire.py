@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 from typing import Any
 
 import pytest
 
+from fairness.models import Tenant
 from scheduling.core.identity import fire_id
-from scheduling.models import Fire, Job
+from scheduling.models import DeadLetter, Fire, Job
 from scheduling.store.ledger import PostgresLedger
 from scheduling.store.ledger_port import Acquired, Delivery, Refusal, Refused
 from tests.fires import NOON, delivery_of, make_fire, make_job, row_of
@@ -74,6 +76,50 @@ def test_acquire_refuses_and_changes_nothing(ledger, columns, reason):
 
     assert ledger.acquire(delivery_of(fire, fence=1)) == Refused(reason)
     assert Fire.objects.values().get() == before
+
+
+class TestForged:
+    """A message that names a fire which is not its tenant's."""
+
+    @pytest.fixture
+    def fire(self) -> Fire:
+        Tenant.objects.create(slug="other")
+        return make_fire(make_job())
+
+    @pytest.mark.parametrize("tenant", ["other", "nobody", ""])
+    def test_it_is_refused_and_leaves_no_trace(self, ledger, fire, tenant):
+        before = Fire.objects.values().get()
+
+        for _ in range(2):
+            assert ledger.acquire(replace(delivery_of(fire), tenant=tenant)) == Refused(Refusal.FORGED)
+        assert Fire.objects.values().get() == before
+        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired), "the true one runs"
+
+    def test_so_is_one_that_names_another_job(self, ledger, fire):
+        delivery = replace(delivery_of(fire), job_id=make_job(tenant="other").id)
+
+        assert ledger.acquire(delivery) == Refused(Refusal.FORGED)
+
+    def test_it_is_told_nothing_of_the_fire(self, ledger, fire):
+        Fire.objects.update(state="succeeded", fence=7)
+
+        assert ledger.acquire(replace(delivery_of(fire, fence=1), tenant="other")) == Refused(Refusal.FORGED)
+
+    def test_a_running_fire_is_not_lent_to_it_whatever_holder_it_names(self, ledger, fire):
+        delivery = delivery_of(fire)
+        acquired(ledger, delivery)
+
+        assert ledger.acquire(replace(delivery, tenant="other")) == Refused(Refusal.FORGED)
+
+    def test_a_tenant_that_was_made_anew_is_known_by_its_new_row(self, ledger):
+        Tenant.objects.create(id=501, slug="phoenix")
+        acquired(ledger, delivery_of(make_fire(make_job(tenant="phoenix"))))
+        Fire.objects.all().delete()
+        Job.objects.all()._raw_delete("default")
+        Tenant.objects.filter(pk=501).delete()
+        Tenant.objects.create(id=502, slug="phoenix")
+
+        acquired(ledger, delivery_of(make_fire(make_job(tenant="phoenix"))))
 
 
 def test_a_message_whose_row_is_gone_is_refused(ledger):
@@ -190,6 +236,17 @@ class TestJudgement:
         row = row_of(fire)
         assert (row.state, row.reason) == (state, "cancelled")
         assert row.finished_at is not None
+        letters = DeadLetter.objects.values_list("fire_id", "reason", "error")
+        assert list(letters) == [(fire.id, "cancelled", "its job was deleted")] * attempt
+
+    @pytest.mark.parametrize(("redriven_at", "runs"), [(NOON, True), (None, False)])
+    def test_a_redriven_fire_runs_though_its_job_is_paused_until_it_dies_again(self, ledger, redriven_at, runs):
+        fire = make_fire(make_job(), attempt=1, fence=3)
+        self.paused(fire.job)
+        letter = {"reason": "gave_up", "fingerprint": "", "died_at": NOON, "redriven_at": redriven_at}
+        DeadLetter.objects.create(fire_id=fire.id, **letter)
+
+        assert isinstance(ledger.acquire(delivery_of(fire)), Acquired) is runs
 
     def test_a_running_fire_is_its_holders_whatever_became_of_the_job(self, ledger):
         delivery = delivery_of(make_fire(make_job()))

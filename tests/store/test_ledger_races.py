@@ -14,7 +14,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from scheduling.core.errors import LeaseLost
 from scheduling.core.fire import State
-from scheduling.models import Fire, Job, JobRun
+from scheduling.models import DeadLetter, Fire, Job, JobRun, Step
 from scheduling.store.ledger_port import Acquired, Failure, Refusal, Refused
 from tests import committed
 from tests.fires import NOON, delivery_of, make_fire, make_job
@@ -214,6 +214,127 @@ def test_a_failure_told_while_a_completion_is_in_doubt_waits_and_says_what_was_w
     assert answer.result(10) is State.SUCCEEDED
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_parent_that_calls_a_run_lost_while_its_completion_is_open_waits_and_tells_what_became_of_it(
+    ledger, in_thread, other, observer, is_committed
+):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+    other.execute("UPDATE scheduling_fire SET state = 'succeeded', lease_until = NULL")
+    answer = in_thread(ledger.lose, verdict.delivery, worker="parent", error="signal 9", run_state="lost")
+    wait_until_blocked(observer)
+    (other.commit if is_committed else other.rollback)()
+
+    assert answer.result(10) is (None if is_committed else State.RETRY_WAIT)
+    assert Fire.objects.get().state == ("succeeded" if is_committed else "retry_wait")
+
+
+def test_a_completion_that_waited_for_its_loss_is_refused(ledger, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+
+    with transaction.atomic():
+        ledger.lose(verdict.delivery, worker="parent", error="signal 9", run_state="timed_out")
+        completion = in_thread(ledger.complete, verdict, worker="child", result="")
+        wait_until_blocked(observer)
+
+    with pytest.raises(LeaseLost):
+        completion.result(10)
+    assert JobRun.objects.get().state == "timed_out"
+
+
+def test_a_loss_that_waited_for_the_reaper_changes_nothing(ledger, other, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+    other.execute("UPDATE scheduling_fire SET state = 'retry_wait', fence = 2, holder = NULL, wake_at = now()")
+    answer = in_thread(ledger.lose, verdict.delivery, worker="parent", error="signal 9", run_state="lost")
+    wait_until_blocked(observer)
+    other.commit()
+
+    assert answer.result(10) is None
+    assert not JobRun.objects.exists()
+
+
+@pytest.mark.parametrize("end", ["fail", "snooze", "lose"])
+def test_who_ends_a_run_while_somebody_asks_it_to_stop_waits_and_lets_it_die(ledger, other, in_thread, observer, end):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+    other.execute("UPDATE scheduling_fire SET cancel_reason = 'enough'")
+    how: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
+        "fail": (ledger.fail, (verdict, Failure("x")), {"delay": timedelta(0)}),
+        "snooze": (ledger.snooze, (verdict,), {"delay": timedelta(0)}),
+        "lose": (ledger.lose, (verdict.delivery,), {"error": "signal 9", "run_state": "lost"}),
+    }
+    function, arguments, options = how[end]
+    state = in_thread(function, *arguments, worker="w", **options)
+    wait_until_blocked(observer)
+    other.commit()
+
+    assert state.result(10) is State.DEAD
+    fire, letter = Fire.objects.get(), DeadLetter.objects.get()
+    assert (fire.state, fire.reason, letter.reason, letter.fence) == ("dead", "cancelled", "cancelled", fire.fence)
+
+
+def test_who_asks_a_run_to_stop_while_it_completes_comes_too_late(ledger, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+
+    def ask() -> int:
+        return Fire.objects.filter(state="running").update(cancel_reason="enough")
+
+    with transaction.atomic():
+        ledger.complete(verdict, worker="w", result="")
+        asked = in_thread(ask)
+        wait_until_blocked(observer)
+
+    assert asked.result(10) == 0
+    assert Fire.objects.get().state == "succeeded"
+
+
+def test_a_call_that_is_repeated_while_the_first_is_under_way_puts_off_once(ledger, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job(max_attempts=3))))
+
+    with transaction.atomic():
+        first = ledger.snooze(verdict, worker="w", delay=timedelta(0))
+        second = in_thread(ledger.snooze, verdict, worker="w", delay=timedelta(0))
+        wait_until_blocked(observer)
+
+    assert (first, second.result(10)) == (State.RETRY_WAIT, State.RETRY_WAIT)
+    fire = Fire.objects.get()
+    assert (fire.fence, fire.max_attempts) == (2, 4)
+    assert JobRun.objects.count() == 1
+
+
+def test_a_step_waits_for_the_reaper_that_has_the_fire_and_is_refused(ledger, other, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+    other.execute("UPDATE scheduling_fire SET state = 'retry_wait', fence = 2, holder = NULL, wake_at = now()")
+    step = in_thread(ledger.begin_step, verdict, "charge")
+    wait_until_blocked(observer)
+    other.commit()
+
+    with pytest.raises(LeaseLost):
+        step.result(10)
+    assert not Step.objects.exists()
+
+
+def test_a_reaper_passes_over_a_fire_whose_step_is_being_noted(ledger, other):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+
+    with transaction.atomic():
+        ledger.begin_step(verdict, "charge")
+        assert other.execute("SELECT id FROM scheduling_fire FOR UPDATE SKIP LOCKED").fetchall() == []
+    other.rollback()
+    assert len(other.execute("SELECT id FROM scheduling_fire FOR UPDATE SKIP LOCKED").fetchall()) == 1
+
+
+def test_a_step_that_is_begun_again_while_the_first_call_is_under_way_is_new_to_both(ledger, in_thread, observer):
+    verdict = acquired(ledger, delivery_of(make_fire(make_job())))
+
+    with transaction.atomic():
+        first = ledger.begin_step(verdict, "charge")
+        second = in_thread(ledger.begin_step, verdict, "charge")
+        wait_until_blocked(observer)
+
+    assert first.is_new
+    assert second.result(10).is_new
+    assert Step.objects.count() == 1
+
+
 def end_session_of_django(other: Session) -> None:
     connection.ensure_connection()
     other.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.connection.info.backend_pid])
@@ -257,6 +378,12 @@ def test_the_owner_hears_of_a_woken_successor_and_of_a_retry_that_is_due_soon(le
     assert heard() == [str(first.shard_id)]
     ledger.fail(acquired(ledger, delivery_of(second)), Failure("x"), worker="w", delay=timedelta(seconds=1))
     assert heard() == [str(second.shard_id)]
+    third, fourth = make_fire(make_job()), make_fire(make_job())
+    ledger.snooze(acquired(ledger, delivery_of(third)), worker="w", delay=timedelta(seconds=1))
+    assert heard() == [str(third.shard_id)]
+    killed = acquired(ledger, delivery_of(fourth)).delivery
+    ledger.lose(killed, worker="parent", error="signal 9", run_state="lost")
+    assert heard() == [str(fourth.shard_id)]
 
 
 def test_nobody_is_told_of_what_makes_nothing_due(ledger, other):
@@ -264,9 +391,9 @@ def test_nobody_is_told_of_what_makes_nothing_due(ledger, other):
     other.execute("LISTEN fairbeat")
 
     ledger.complete(acquired(ledger, delivery_of(make_fire(make_job(overlap="skip")))), worker="w", result="")
-    ledger.fail(
-        acquired(ledger, delivery_of(make_fire(make_job()))), Failure("x"), worker="w", delay=timedelta(minutes=1)
-    )
+    for delay in (timedelta(minutes=1), None):
+        ledger.fail(acquired(ledger, delivery_of(make_fire(make_job()))), Failure("x"), worker="w", delay=delay)
+    ledger.cancel(acquired(ledger, delivery_of(make_fire(make_job()))), worker="w", reason="x")
     with connection.cursor() as cursor:
         cursor.execute("NOTIFY fairbeat, 'the end'")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -80,6 +82,13 @@ class TestWhenPlansAreKept:
 
     def test_not_behind_a_pooler_that_changes_sessions(self, ledger, monkeypatch):
         monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+        ledger._session.keep_plans(delivery_of(make_fire(make_job())), "scheduling_fire_30_20260302")
+
+        run(ledger, make_fire(make_job()))
+        assert prepared() == []
+
+    def test_not_under_gevent_where_a_call_of_libpq_would_hold_up_every_task(self, ledger, monkeypatch):
+        monkeypatch.setitem(sys.modules, "gevent.monkey", SimpleNamespace(is_module_patched=lambda _: True))
         ledger._session.keep_plans(delivery_of(make_fire(make_job())), "scheduling_fire_30_20260302")
 
         run(ledger, make_fire(make_job()))

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
+from scheduling.core.lost_lease import LostRun
 from scheduling.core.planning import JobPlan
 from scheduling.store.ledger_port import Acquired, Delivery, Ending, Failure, Refused, Renewal
 from scheduling.store.memory_rows import Rows, StoredFire
@@ -74,15 +75,22 @@ class Audit:
             self.world.violate("I3", f"the end of fire {fire.id} under fence {delivery.fence}, where it was {was}")
         if (loan := self.loans.get(fire.id)) is not None and loan.holder == delivery.holder:
             loan.is_over = True
+        if fire.state is State.RETRY_WAIT and fire.cancel_reason:
+            self.world.violate("I7", f"fire {fire.id} was asked to stop, and is to be tried again")
         if fire.state is not State.SUCCEEDED:
             return
         if self.completed.setdefault(fire.id, delivery.holder) != delivery.holder:
             self.world.violate("I2", f"fire {fire.id} was completed twice")
 
     def has_ended(self, delivery: Delivery) -> bool:
-        """Whether this delivery's run is history, as a failure or as lost with its lease."""
+        """Whether this delivery's run is history, and no success."""
         run = self.rows.runs.get((delivery.fire_id, delivery.fence))
         return run is not None and run.holder == delivery.holder and run.state != State.SUCCEEDED
+
+    def has_died(self, delivery: Delivery) -> bool:
+        """Whether the fire's dead letter is of this delivery's run, or of what came after."""
+        letter = self.rows.letters.get(delivery.fire_id)
+        return letter is not None and letter.fence > delivery.fence
 
     def took_effect(self, fire: UUID) -> None:
         self.effects[fire] += 1
@@ -130,7 +138,7 @@ class AuditedStore(PlantedStore):
         super().record(epochs, marks)
         self._audit.wrote(epochs, "a mark")
 
-    def reap(self, epochs: Epochs, *, now: datetime) -> int:
+    def reap(self, epochs: Epochs, *, now: datetime) -> list[LostRun]:
         reaped = super().reap(epochs, now=now)
         self._audit.wrote(epochs, "a reap")
         return reaped

@@ -27,6 +27,7 @@ def check(rows: Rows, chronicles: dict[UUID, Chronicle], audit: Audit) -> Iterat
         yield from _occurrences(job, own, list(chronicle.expected()), edited_at=chronicle.schedules[-1][0])
     for fire in rows.fires.values():
         yield from _end(fire, audit)
+        yield from _letter(fire, rows)
     yield from _sums(rows, chronicles)
 
 
@@ -67,6 +68,17 @@ def _end(fire: StoredFire, audit: Audit) -> Iterator[tuple[str, str]]:
     due = 1 if fire.state is State.SUCCEEDED and commits(fire.id) else 0
     if audit.effects[fire.id] != due:
         yield "I2", f"{about} is {fire.state} and has {audit.effects[fire.id]} effects"
+
+
+def _letter(fire: StoredFire, rows: Rows) -> Iterator[tuple[str, str]]:
+    """Who is dead has a dead letter, of that death; nobody else has."""
+    about, letter = f"{fire.work.name} {fire.scheduled_for} {fire.origin} ({fire.id})", rows.letters.get(fire.id)
+    if fire.state is State.DEAD and letter is None:
+        yield "I7", f"{about} is dead, and has no dead letter"
+    elif letter is not None and (fire.state, fire.reason, fire.fence) != (State.DEAD, letter.reason, letter.fence):
+        yield "I7", f"{about} is {fire.state} {fire.reason} with fence {fire.fence}, and its dead letter says {letter}"
+    if fire.attempt > fire.max_attempts:
+        yield "I7", f"{about} was tried {fire.attempt} times, and may be {fire.max_attempts} times"
 
 
 def _sums(rows: Rows, chronicles: dict[UUID, Chronicle]) -> Iterator[tuple[str, str]]:

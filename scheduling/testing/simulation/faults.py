@@ -33,7 +33,11 @@ class Fault(StrEnum):
     WORKER_FREEZES = "worker_freezes"
     TASK_FAILS = "task_fails"  # a run
     TASK_LONG = "task_long"
-    PEOPLE = "people"  # a third of a second: somebody pauses, edits, deletes, …
+    TASK_SNOOZES = "task_snoozes"
+    TASK_CANCELS = "task_cancels"  # a run, of its own accord
+    TASK_GIVES_UP = "task_gives_up"  # a failure
+    CHILD_DIES = "child_dies"  # a worker's step, or by its time limit: its parent lives, and says so
+    PEOPLE = "people"  # a third of a second: somebody pauses, edits, cancels, deletes, …
 
 
 RATES = {  # the most that a seed may draw; it draws from a tenth of it up
@@ -60,6 +64,10 @@ RATES = {  # the most that a seed may draw; it draws from a tenth of it up
     Fault.WORKER_FREEZES: 0.08,
     Fault.TASK_FAILS: 0.4,
     Fault.TASK_LONG: 0.2,
+    Fault.TASK_SNOOZES: 0.2,
+    Fault.TASK_CANCELS: 0.1,
+    Fault.TASK_GIVES_UP: 0.2,
+    Fault.CHILD_DIES: 0.06,
     Fault.PEOPLE: 0.5,
 }
 ENABLED = 0.4  # of the faults, in a run

@@ -20,6 +20,7 @@ from scheduling.testing.simulation.jobs import Chronicle, drawn_jitter, drawn_sc
 from scheduling.testing.simulation.world import World
 
 EVERY_S = 0.33
+CALLED_OFF = "somebody called it off"
 UNSTARTED = (State.CLAIMED, State.PARKED, State.RETRY_WAIT)
 
 
@@ -49,7 +50,7 @@ class People:
         if jobs and self._faults.strikes(Fault.PEOPLE):
             job = random.choice(jobs)
             deeds = [self._pause, self._pause, self._resume, self._resume, self._edit, self._edit, self._run_now]
-            deed = random.choice([*deeds, self._run_now, self._delete])
+            deed = random.choice([*deeds, self._run_now, self._cancel, self._delete])
             self._world.note("people", deed.__name__, job.work.name)
             deed(job, self._world.clock.now())
             if random.random() < 0.7:
@@ -97,10 +98,24 @@ class People:
         acquires = self._acquires(job)
         for fire in self._fires_of(job):
             if fire.state in UNSTARTED and self._is_taken(fire, acquires):
-                fire.state = State.DEAD if fire.attempt else State.SKIPPED
-                fire.reason, fire.wake_at = "cancelled", None
+                self._call_off(fire)
         job.is_deleted, job.next_scheduled_for, job.next_fire_at = True, None, None
         job.resume()
+
+    def _cancel(self, job: StoredJob, now: datetime) -> None:  # noqa: ARG002  (one of many deeds)
+        """All that it has; what runs is asked to stop."""
+        acquires = self._acquires(job)
+        for fire in self._fires_of(job):
+            if fire.state is State.RUNNING:
+                fire.cancel_reason = CALLED_OFF
+            elif fire.state in UNSTARTED and self._is_taken(fire, acquires):
+                self._call_off(fire)
+
+    def _call_off(self, fire: StoredFire) -> None:
+        fire.state = State.DEAD if fire.attempt else State.SKIPPED
+        fire.reason, fire.wake_at = "cancelled", None
+        if fire.state is State.DEAD:
+            self._rows.died(fire, error=CALLED_OFF)
 
     def _run_now(self, job: StoredJob, now: datetime) -> None:
         self._requests += 1

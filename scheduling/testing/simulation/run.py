@@ -95,7 +95,9 @@ class Run:
             self.chronicles[job.work.job_id] = Chronicle([(NOON, job.schedule)])
 
     def _add_workers(self, bug: Bug | None) -> None:
-        ledger = AuditedLedger(self.audit, self.rows, self.world.clock, lease_s=FIRE_LEASE_S, bug=bug)
+        ledger = AuditedLedger(
+            self.audit, self.rows, self.world.clock, lease_s=FIRE_LEASE_S, bug=bug, rand=self.world.random.random
+        )
         workers = Workers(self.world, self.faults, self._broker, ledger, self.audit, lease_s=FIRE_LEASE_S)
         for _ in range(self.world.random.choice((2, 4))):
             workers.bear()

@@ -1,19 +1,21 @@
 """Workers: each takes one message at a time, acquires its fire, runs it, and writes its end, as ``worker.attempt``
 does.
 
-A worker dies or freezes between any two steps; a run may outlive its lease.
+A worker dies or freezes between any two steps; a run may outlive its lease. Where it is only a child that dies, killed
+or at its time limit, its parent says so to the ledger before a new child takes the next message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from scheduling.core.errors import FairbeatError, LeaseLost
 from scheduling.core.fire import State
 from scheduling.core.retry import backoff
-from scheduling.store.ledger_port import Acquired, Delivery, Failure, Refused
+from scheduling.store.ledger_port import Acquired, Delivery, Ending, Failure, Refused
 from scheduling.testing.simulation.audit import Audit, AuditedLedger
 from scheduling.testing.simulation.broker import Broker
 from scheduling.testing.simulation.faults import Fault, Faults
@@ -26,10 +28,12 @@ T = TypeVar("T")
 RUN_S = 0.005, 0.2
 LONG_RUNS = 0.5, 3.0  # leases
 FREEZES = 0.3, 3.0  # leases
+HEEDS = 0.7  # of the runs that hear that they are to stop, those that do
 NOTICED_S = 0.05, 1.0  # until the broker sees that a worker is gone
 BORN_S = 0.2
 TRIED_AGAIN_S = 0.1, 0.5
 BOOM = Failure("boom")
+SNOOZE = timedelta(seconds=0.3)
 
 
 class Workers:
@@ -43,8 +47,15 @@ class Workers:
         self._born = 0
 
     def bear(self) -> None:
+        self._new().wait()
+
+    def bear_after(self, message: Delivery) -> None:
+        """In place of a child that died while it had this message."""
+        self._new().report(message)
+
+    def _new(self) -> Worker:
         self._born += 1
-        Worker(self, Process(self.world, f"worker-{self._born}")).wait()
+        return Worker(self, Process(self.world, f"worker-{self._born}"))
 
 
 class Worker:
@@ -54,7 +65,7 @@ class Worker:
         self._heartbeat = Link(process, pool.faults, STORE)
         self._message: Delivery | None = None
         self._acquired: Acquired | None = None
-        self._is_lost = False  # as its heartbeat was told
+        self._is_lost = self._is_cancelled = False  # as its heartbeat was told
         self._gives_up_at = 0.0
 
     # -- messages -----------------------------------------------------------------------------------------------
@@ -81,6 +92,10 @@ class Worker:
                 world.after(self._random.uniform(*NOTICED_S), lambda: self._pool.broker.redeliver(message))
             world.after(BORN_S, self._pool.bear)
             return
+        if self._message is not None and faults.strikes(Fault.CHILD_DIES):
+            self._process.die()
+            self._pool.bear_after(self._message)
+            return
         self._process.after(delay_s, step)
 
     def _acknowledge(self) -> None:
@@ -105,7 +120,7 @@ class Worker:
             self._acknowledge()
             return
         self._note("runs attempt", answer.attempt)
-        self._acquired, self._is_lost = answer, False
+        self._acquired, self._is_lost, self._is_cancelled = answer, False, False
         self._beat_later(answer)
         is_long = self._pool.faults.strikes(Fault.TASK_LONG)
         run_s = self._pool.lease_s * self._random.uniform(*LONG_RUNS) if is_long else self._random.uniform(*RUN_S)
@@ -120,8 +135,9 @@ class Worker:
         ledger = self._pool.ledger
 
         def answered(renewal: Any) -> None:
-            if self._acquired is acquired and renewal is not NO_REPLY and renewal.lost:
-                self._is_lost = True
+            if self._acquired is acquired and renewal is not NO_REPLY:
+                self._is_lost |= bool(renewal.lost)
+                self._is_cancelled |= bool(renewal.cancelled)
 
         self._heartbeat.call(lambda: ledger.heartbeat([acquired.delivery]), answered)
         self._beat_later(acquired)
@@ -130,17 +146,21 @@ class Worker:
 
     def _end(self) -> None:
         assert self._acquired is not None
-        acquired, ledger = self._acquired, self._pool.ledger
-        if self._pool.faults.strikes(Fault.TASK_FAILS):
+        acquired, ledger, faults, name = self._acquired, self._pool.ledger, self._pool.faults, self._process.name
+        if faults.strikes(Fault.TASK_FAILS):
             self._fail()
+        elif faults.strikes(Fault.TASK_SNOOZES):
+            self._leave("snoozes", lambda: ledger.snooze(acquired, worker=name, delay=SNOOZE))
+        elif faults.strikes(Fault.TASK_CANCELS) or (self._is_cancelled and self._random.random() < HEEDS):
+            self._leave("stops", lambda: ledger.cancel(acquired, worker=name, reason="it was asked to"))
         elif not commits(acquired.delivery.fire_id):
-            write = lambda: ledger.complete(acquired, worker=self._process.name, result="")  # noqa: E731
+            write = lambda: ledger.complete(acquired, worker=name, result="")  # noqa: E731
             self._patiently(write, self._completed, or_else=self._acknowledge)
         elif self._is_lost:
             self._note("has lost the lease")
             self._acknowledge()
         else:
-            self._link.call(lambda: ledger.commit(acquired, worker=self._process.name), self._committed)
+            self._link.call(lambda: ledger.commit(acquired, worker=name), self._committed)
 
     def _committed(self, reply: FairbeatError | None) -> None:
         assert self._acquired is not None
@@ -170,25 +190,54 @@ class Worker:
     def _fail(self) -> None:
         assert self._acquired is not None
         acquired, ledger, rand = self._acquired, self._pool.ledger, self._random.random
-        delay = backoff(acquired.attempt, base=acquired.retry_base, cap=acquired.retry_cap, rand=rand)
+        delay: timedelta | None = backoff(acquired.counted, base=acquired.retry_base, cap=acquired.retry_cap, rand=rand)
+        if self._pool.faults.strikes(Fault.TASK_GIVES_UP):
+            delay = None
+        self._leave("fails", lambda: ledger.fail(acquired, BOOM, worker=self._process.name, delay=delay))
 
-        def write() -> State:
-            return ledger.fail(acquired, BOOM, worker=self._process.name, delay=delay)
-
-        self._patiently(write, self._failed, or_else=self._acknowledge)
-
-    def _failed(self, reply: State | FairbeatError) -> None:
+    def _leave(self, how: str, write: Callable[[], State]) -> None:
+        """It ends without success."""
         assert self._acquired is not None
-        delivery, audit = self._acquired.delivery, self._pool.audit
-        self._note("has failed", reply)
-        is_told = isinstance(reply, State)
-        if is_told and not (
-            audit.completed.get(delivery.fire_id) == delivery.holder
-            if reply is State.SUCCEEDED
-            else audit.has_ended(delivery)
-        ):
-            self._pool.world.violate("I10", f"fire {delivery.fire_id}: a refused failure was called {reply}")
-        self._then(self._acknowledge)
+        delivery = self._acquired.delivery
+
+        def written(reply: State | FairbeatError) -> None:
+            self._note(how, reply)
+            if isinstance(reply, State):
+                self._must_be_true(delivery, reply)
+            self._then(self._acknowledge)
+
+        self._patiently(write, written, or_else=self._acknowledge)
+
+    def _must_be_true(self, delivery: Delivery, state: State) -> None:
+        """I10: what the ledger said of the end of this delivery's run."""
+        audit = self._pool.audit
+        if state is State.SUCCEEDED:
+            is_true = audit.completed.get(delivery.fire_id) == delivery.holder
+        else:
+            is_true = audit.has_ended(delivery) and (state is not State.DEAD or audit.has_died(delivery))
+        if not is_true:
+            self._pool.world.violate("I10", f"fire {delivery.fire_id}: the end of its run was called {state}")
+
+    # -- the parent ---------------------------------------------------------------------------------------------
+
+    def report(self, message: Delivery) -> None:
+        """Tell the ledger of the child that is gone; what it did not hold goes back to the broker."""
+        self._message, ledger = message, self._pool.ledger
+        run_state: Ending = self._random.choice(("lost", "timed_out"))
+
+        def told(reply: State | FairbeatError | None) -> None:
+            self._note("says that it is", run_state, reply)
+            if isinstance(reply, State):
+                self._must_be_true(message, reply)
+                self._acknowledge()
+            else:
+                self._put_back()
+
+        self._patiently(
+            lambda: ledger.lose(message, worker=self._process.name, error="gone", run_state=run_state),
+            told,
+            or_else=self._put_back,
+        )
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
