@@ -13,8 +13,6 @@ import kombu
 from project.celery import queue_plan
 from scheduling.core.fire import Lane
 
-AT_ONCE = 300  # messages that are held and not yet acknowledged
-
 
 def queue_of(tenant: str, lane: Lane = Lane.BULK) -> str:
     return queue_plan().queue_name(tenant, lane)
@@ -33,13 +31,13 @@ class Mail:
     def __exit__(self, *_: object) -> None:
         self._broker.release()
 
-    def take(self, queues: Iterable[str], *, for_s: float) -> list[Any]:
+    def take(self, queues: Iterable[str], *, for_s: float, most: int) -> list[Any]:
         """What comes meanwhile, in competition with the workers."""
         taken: list[Any] = []
-        self.channel.basic_qos(0, AT_ONCE, False)
+        self.channel.basic_qos(0, most, False)
         tags = [self.channel.basic_consume(queue, callback=taken.append) for queue in queues]
         until = time.monotonic() + for_s
-        while (left_s := until - time.monotonic()) > 0:
+        while (left_s := until - time.monotonic()) > 0 and len(taken) < most:
             with suppress(TimeoutError):
                 self._broker.drain_events(timeout=left_s)
         for tag in tags:

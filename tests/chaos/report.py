@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from tests.chaos.judge import Finding, Verdict
-from tests.chaos.registry import TITLES
 from tests.chaos.stage import LONGEST_S, Act
+from tests.chaos.titles import TITLES
 
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 HEAD = """\

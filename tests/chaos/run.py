@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,7 +34,9 @@ SETTLE_S = 60.0  # without any progress
 SHOWN = 20  # findings
 
 
-def play(services: Services, *, seconds: float, seed: int, run_dir: Path, table_in: Path | None) -> int:
+def play(
+    services: Services, *, seconds: float, seed: int, only: Sequence[str], run_dir: Path, table_in: Path | None
+) -> int:
     """The exit status: 1 where an occurrence was lost, an effect doubled, or a fire held twice.
 
     Raises ServerFailed.
@@ -49,7 +51,7 @@ def play(services: Services, *, seconds: float, seed: int, run_dir: Path, table_
         until = time.monotonic() + (end_at - JobClock.objects.now()).total_seconds()
         connection.close()  # faults would break it
         stage = Stage(services, family, monitor, end_at)
-        acts = _inject(stage, until=until, seed=seed)
+        acts = _inject(stage, until=until, seed=seed, only=only)
         _settle(stage)
     verdict = judge(read_evidence(log, stage.deeds))
     connection.close()
@@ -85,10 +87,11 @@ def _wait(monitor: Monitor, is_so: Callable[[Look], bool], problem: str) -> None
         raise ServerFailed(f"{problem} after {READY_S:g} s; the logs are in the run's folder")
 
 
-def _inject(stage: Stage, *, until: float, seed: int) -> list[Act]:
+def _inject(stage: Stage, *, until: float, seed: int, only: Sequence[str]) -> list[Act]:
     """One fault after the other, for as long as the next one has its time."""
     acts: list[Act] = []
-    for injection in injections(scenarios(), seed=seed):
+    chosen = {number: variants for number, variants in scenarios().items() if not only or number in only}
+    for injection in injections(chosen, seed=seed):
         if time.monotonic() + LONGEST_S > until:
             return acts
         acts.append(carry_out(stage, injection))

@@ -12,9 +12,9 @@ import pytest
 from tests.chaos import report
 from tests.chaos.judge import Finding, Verdict
 from tests.chaos.order import Injection
-from tests.chaos.registry import TITLES
 from tests.chaos.scenarios import scenarios
 from tests.chaos.stage import Act
+from tests.chaos.titles import TITLES
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from tests.chaos.registry import scenario
 from tests.chaos.stage import Act
 
 FULL = ("acme", "bakery", "city")  # tenants whose queues are never empty for long
-COPIES = 10
+COPIES, MOST = 10, 100  # of so many messages
 TAKING_S, LATER_S = 1.5, 2.0
 SLOW = Group("acme", "slow", 8, None, work_s=3.0)
 
@@ -41,7 +41,7 @@ def _acknowledgements_lost(act: Act) -> None:
 def _ten_times(act: Act) -> None:
     """Whatever can be got hold of is put back ten times, and once more when all of it is long done."""
     with Mail(act.services.rabbitmq.url) as mail:
-        taken = mail.take(map(queue_of, FULL), for_s=TAKING_S)
+        taken = mail.take(map(queue_of, FULL), for_s=TAKING_S, most=MOST)
         copies = COPIES * taken
         act.rng.shuffle(copies)
         for copy in copies:
@@ -107,7 +107,7 @@ def _nonsense(act: Act) -> None:
 def _forged(act: Act) -> None:
     """A tenant sends what names another tenant's fire; as that tenant's, and as its own."""
     with Mail(act.services.rabbitmq.url) as mail:
-        taken = mail.take([queue_of("acme")], for_s=TAKING_S)
+        taken = mail.take([queue_of("acme")], for_s=TAKING_S, most=MOST)
         for number, copy in enumerate(taken):
             headers = dict(copy.properties["application_headers"])
             if number % 2:

@@ -84,7 +84,7 @@ def _out_of_memory(act: Act) -> None:
     """Some runs are refused what they want, some end with their process, and the kernel ends whom it likes."""
     _make_some(
         act,
-        Group("acme", "greedy", 4, None, task=GREEDY, options={"kwargs": {"mib": 4096}}),
+        Group("acme", "greedy", 4, None, task=GREEDY, options={"kwargs": {"mib": 1024}}),
         Group("bakery", "mortal", 4, None, task=MORTAL, options={"kwargs": {"deaths": DEATHS}}),
     )
     ends_at = time.monotonic() + DYING_S
