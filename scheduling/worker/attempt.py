@@ -166,13 +166,19 @@ class Attempt:
     def _write(self, end: Callable[[], T]) -> T:
         failpoint(Point.COMPLETE_BEFORE)
         try:
-            written = patiently(end, f"fire {self.context.fire_id}: its end", for_s=self._process.lease_s)
+            try:
+                written = self._patiently(end)
+            except SoftTimeLimitExceeded:  # it comes once, between any two instructions: the task has ended before it
+                written = self._patiently(end)
         except LeaseLost as lost:
             count_refusal("lease_lost")
             log.warning("%s", lost)
             raise Ignore(str(lost)) from lost
         failpoint(Point.COMPLETE_COMMITTED)
         return written
+
+    def _patiently(self, end: Callable[[], T]) -> T:
+        return patiently(end, f"fire {self.context.fire_id}: its end", for_s=self._process.lease_s)
 
 
 def acquire(

@@ -15,6 +15,6 @@ def count_refusal(reason: str) -> None:
 
 
 def refusals() -> dict[str, int]:
-    """Reason → number. The reasons are those of ``Refusal``, and ``lease_lost``."""
+    """Reason → number. The reasons are those of ``Refusal``, ``unreadable`` and ``lease_lost``."""
     with _lock:
         return dict(_counts)

@@ -296,6 +296,26 @@ def test_an_end_that_the_database_does_not_take_is_written_later(define, deliver
     assert Fire.objects.get().state == "succeeded"
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_soft_timeout_in_the_midst_of_that_does_not_undo_what_the_task_has_done(
+    define, deliver, fire_of, monkeypatch, is_written
+):
+    complete, timeouts = PostgresLedger.complete, iter([SoftTimeLimitExceeded()])
+
+    def interrupted(*args, **options):
+        for timeout in timeouts:
+            if is_written:
+                complete(*args, **options)
+            raise timeout
+        complete(*args, **options)
+
+    monkeypatch.setattr(PostgresLedger, "complete", interrupted)
+
+    assert deliver(fire_of(define(lambda: "done"))).value == "done"
+    assert Fire.objects.get().state == "succeeded"
+    assert JobRun.objects.count() == 1
+
+
 def test_when_it_never_is_the_failure_is_told_and_the_lease_runs_out(define, deliver, fire_of, settings, monkeypatch):
     settings.SCHEDULING = settings.SCHEDULING | {"FIRE_LEASE_S": 0.05}
 
