@@ -40,6 +40,12 @@ class Message:
     headers: dict[str, Any]
     body: bytes
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What every signal says of its fire."""
+        names = ("fire_id", "job_id", "tenant", "name", "task", "scheduled_for", "origin")
+        return {name: getattr(self, name) for name in names}
+
     def __str__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         return f"{self.task}({', '.join(given)}) of {self.tenant}, for {message.instant(self.scheduled_for)}"

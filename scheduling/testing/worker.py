@@ -21,6 +21,7 @@ from celery.app.trace import trace_task
 from celery.exceptions import Retry
 from kombu.utils.json import loads
 
+from scheduling import signals
 from scheduling.core.clock import Clock
 from scheduling.failpoints import Point, armed
 from scheduling.store.ledger import PostgresLedger
@@ -67,8 +68,7 @@ class PlayedWorker:
         app = _app()
         task = app.tasks.get(message.task)
         if task is None:
-            self._ledger.bury(_delivery(message), "unknown_task")
-            return Delivered(message, None, LookupError(f"there is no task {message.task!r}"))
+            return Delivered(message, None, self._bury(message))
         asked = len(self._ledger.verdicts)
         args, kwargs, _ = loads(message.body)
         request = message.headers | {"is_eager": False, "hostname": self._host, "delivery_info": {}}
@@ -79,6 +79,14 @@ class PlayedWorker:
         if len(self._ledger.verdicts) == asked:
             raise value
         return Delivered(message, self._ledger.verdicts[asked], value)
+
+    def _bury(self, message: Message) -> LookupError:
+        """As where there is no broker to give its message up."""
+        error = f"there is no task {message.task!r}"
+        if self._ledger.bury(_delivery(message), "unknown_task", error=error):
+            facts = message.facts | {"attempt": 0, "error": error, "reason": "unknown_task"}
+            signals.tell(signals.job_dead, lambda: facts)
+        return LookupError(error)
 
     @contextmanager
     def meanwhile(self, message: Message) -> Iterator[list[Delivered]]:

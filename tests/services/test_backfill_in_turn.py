@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,14 @@ def began(fairbeat: Harness, unique: str) -> Iterator[list[tuple[datetime, datet
         fairbeat.run_for(MINUTE)
 
     fairbeat.set_time(NOON)
-    task = app.task(work, name=unique, shared=False, base=JobTask)
+    make_task: Any = app.task
+    task = make_task(work, name=unique, shared=False, base=JobTask)
     Job.objects.cron(task.name, "* * * * *", start_at=NOON - COUNT * MINUTE, end_at=NOON)
     yield times
     app.tasks.pop(task.name)
 
 
-def fill(**how: object) -> int:
+def fill(**how: Any) -> int:
     return backfill(Job.objects.get(), start=NOON - COUNT * MINUTE, until=NOON - MINUTE, by="anna", **how).made
 
 
