@@ -105,7 +105,7 @@ def reap(connection: Connection, shards: Collection[int], *, now: datetime, grac
     if ends:
         rows = [_row(run, end, now) for run, end in ends]
         columns = {column: [row[column] for row in rows] for column in rows[0]}
-        connection.execute(sql["reap"], columns | {"error": ERROR})
+        connection.execute(sql["reap"], columns | {"error": ERROR, "now": now})
     return Reaped([run.ended_as(end) for run, end in ends], [run.keys for run in found if run.is_held])
 
 

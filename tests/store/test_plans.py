@@ -66,6 +66,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "run_ids": [uuid4()],
         "holders": [uuid4()],
         "error": "x",
+        "now": NOON,
     },
     "holder": {"scheduled_for": NOON, "id": uuid4(), "history_days": 30, "fence": 1},
     "unstarted": SHARDS | PATIENCE | {"epochs": [0, 1], "seqs": [0, 1], "share": 10},

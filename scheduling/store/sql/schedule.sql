@@ -358,7 +358,7 @@ WITH ended AS (
 ), letters AS (
     {dead_letter}
 ), woken AS (
-    UPDATE scheduling_fire s SET wake_at = fairbeat_job_now()
+    UPDATE scheduling_fire s SET wake_at = %(now)s
     FROM (SELECT DISTINCT job_id, history_days FROM died WHERE exclusive) AS d
     CROSS JOIN LATERAL (
         SELECT scheduled_for, id FROM scheduling_fire w
