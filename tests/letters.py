@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -38,6 +39,12 @@ def add_letter(fire: Fire | None = None, **values: Any) -> DeadLetter:
         row |= {"fire_id": fire.pk, "job": fire.job, "tenant": fire.tenant, "attempts": fire.attempt}
         row |= {"reason": fire.reason, "task": fire.job.task, "args": fire.job.args, "kwargs": fire.job.kwargs}
     return DeadLetter.objects.create(**(row | values))
+
+
+def fire_of(letter: DeadLetter) -> UUID:
+    """The id of the fire whose letter it is."""
+    assert letter.fire_id is not None
+    return letter.fire_id
 
 
 def add_many_dead(job: Job, count: int) -> list[DeadLetter]:

@@ -14,7 +14,7 @@ from scheduling.services import dead_letters
 from scheduling.services.dead_letters import LetterFilter, discard, kinds, letters_named, survey
 from scheduling.services.redrive import ask_redrive
 from tests.ledger_rows import DAY
-from tests.letters import DIED_AT, add_dead, add_letter
+from tests.letters import DIED_AT, add_dead, add_letter, fire_of
 
 pytestmark = pytest.mark.django_db
 
@@ -147,8 +147,8 @@ def test_alike_ones_are_together_the_most_frequent_first(letters: list[DeadLette
 
 def test_a_discarded_letter_is_gone_with_the_steps_that_nothing_else_keeps(letters: list[DeadLetter]) -> None:
     for letter in letters[:3]:
-        Step.objects.create(fire_id=letter.fire_id, name="charge", fence=1, scheduled_for=DAY, begun_at=DAY)
-    Fire.objects.filter(pk=letters[0].fire_id).delete()
+        Step.objects.create(fire_id=fire_of(letter), name="charge", fence=1, scheduled_for=DAY, begun_at=DAY)
+    Fire.objects.filter(pk=fire_of(letters[0])).delete()
     ask_redrive([letters[2]], by="anna")
     assert discard(letters, by="anna") == 4
     assert list(DeadLetter.objects.all()) == [letters[2]]

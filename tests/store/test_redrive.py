@@ -12,7 +12,7 @@ from scheduling.services.redrive import ask_redrive, stop_redrive
 from scheduling.store import redrive as of_store
 from scheduling.store.redrive import allowed
 from tests.ledger_rows import DAY
-from tests.letters import add_dead, add_many_dead, asked_ago, carry_out
+from tests.letters import add_dead, add_many_dead, asked_ago, carry_out, fire_of
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +37,7 @@ def of(asked: Redrive) -> Redrive:
 
 def test_a_dead_fire_waits_again_as_itself_under_a_higher_fence_with_as_many_attempts_more(job: Job) -> None:
     letter = add_dead(job, cancel_reason="x", sent_again_at=DAY, seq_epoch=1, seq=9, confirmed=True)
-    Step.objects.create(fire_id=letter.fire_id, name="charge", fence=2, scheduled_for=DAY, begun_at=DAY, is_done=True)
+    Step.objects.create(fire_id=fire_of(letter), name="charge", fence=2, scheduled_for=DAY, begun_at=DAY, is_done=True)
     asked = ask()
     assert carry_out(NOW) == 1
 
@@ -71,12 +71,12 @@ def test_a_fire_whose_day_is_gone_is_made_anew_from_its_letter(job: Job) -> None
     asked = ask()
     assert carry_out(NOW) == 2
 
-    fire = Fire.objects.get(pk=letter.fire_id)
+    fire = Fire.objects.get(pk=fire_of(letter))
     assert (fire.job_id, fire.tenant_id, fire.shard_id, fire.history_days) == (job.pk, job.tenant_id, job.shard_id, 30)
     assert (fire.scheduled_for, fire.fire_at) == (letter.scheduled_for, letter.fire_at)
     assert (fire.origin, fire.exclusive, fire.schedule_version) == ("manual:7", True, job.schedule_version)
     assert (fire.state, fire.reason, fire.fence, fire.attempt, fire.max_attempts) == ("retry_wait", "redriven", 5, 3, 8)
-    assert Fire.objects.get(pk=other.fire_id).scheduled_for == long_ago
+    assert Fire.objects.get(pk=fire_of(other)).scheduled_for == long_ago
     assert (of(asked).moved, of(asked).finished_at is not None) == (2, True)
 
 
@@ -187,8 +187,9 @@ def test_a_seconds_worth_is_spread_over_the_second_of_job_time(job: Job) -> None
     add_many_dead(job, 5)
     asked_ago(ask(rate_per_s=4), 1)
     carry_out(NOW)
-    wakes = Fire.objects.filter(state="retry_wait").order_by("wake_at").values_list("wake_at", flat=True)
-    assert [(wake - NOW).total_seconds() for wake in wakes] == [0, 12, 24, 36, 48]
+    fires = Fire.objects.filter(state="retry_wait").order_by("wake_at")
+    wakes = [fire.wake_at for fire in fires]
+    assert wakes == [NOW + timedelta(seconds=seconds) for seconds in (0, 12, 24, 36, 48)]
 
 
 def test_several_redrives_share_what_one_call_moves(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

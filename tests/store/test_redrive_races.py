@@ -81,7 +81,8 @@ def test_a_day_that_is_dropped_while_its_fire_is_made_is_made_again(
 ) -> None:
     asked_for(job, 1)
     Fire.objects.all().delete()
-    real, dropped = ensure, []
+    real = ensure
+    dropped: list[bool] = []
 
     def drop_first(session: psycopg.Connection, days: object) -> None:
         if not dropped:
