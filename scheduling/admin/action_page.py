@@ -1,7 +1,7 @@
 """The page on which an action of a list asks, before it acts: how many rows, some of them, and what it needs to know.
 
-It is posted to the list's own address, so that the list's filter stands, with the selection in hidden fields; or, for all
-that the filter shows, without it. So an action acts on what it has shown, and needs no script.
+It is posted to the list's own address, so that the list's filter stands, with the selection in hidden fields; or, for
+all that the filter shows, without it. So an action acts on what it has shown, and needs no script.
 """
 
 from __future__ import annotations

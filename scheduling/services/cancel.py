@@ -71,9 +71,7 @@ def cancel_fires(
 def _named(connection: Connection, ids: list[UUID]) -> dict[cancel.FireKey, UUID]:
     """The rows of these fires, with the jobs that they are of."""
     if len(ids) > MOST:
-        raise InvalidField(
-            "fires", len(ids), f"are more than {MOST:,} at once; cancel by their jobs"
-        )
+        raise InvalidField("fires", len(ids), f"are more than {MOST:,} at once; cancel by their jobs")
     found = cancel.named(connection, {fire: _millisecond(fire) for fire in ids}) if ids else {}
     if missing := set(ids) - {key.id for key in found}:
         raise InvalidField("fire", str(min(missing)), "there is no such fire")
