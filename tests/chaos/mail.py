@@ -34,8 +34,9 @@ class Mail:
     def take(self, queues: Iterable[str], *, for_s: float, most: int) -> list[Any]:
         """What comes meanwhile, in competition with the workers."""
         taken: list[Any] = []
-        self.channel.basic_qos(0, most, False)
-        tags = [self.channel.basic_consume(queue, callback=taken.append) for queue in queues]
+        names = list(queues)
+        self.channel.basic_qos(0, most // len(names), False)
+        tags = [self.channel.basic_consume(queue, callback=taken.append) for queue in names]
         until = time.monotonic() + for_s
         while (left_s := until - time.monotonic()) > 0 and len(taken) < most:
             with suppress(TimeoutError):
