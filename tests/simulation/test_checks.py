@@ -54,8 +54,9 @@ def skip_without_a_reason(run: Run) -> None:
     fire.state, fire.reason = State.SKIPPED, ""
 
 
-def lose_a_letter(run: Run) -> None:
-    run.rows.letters.clear()
+def die_without_a_letter(run: Run) -> None:
+    fire = first(run, lambda fire: fire.state is State.SUCCEEDED and not commits(fire.id))
+    fire.state, fire.reason = State.DEAD, "gave_up"
 
 
 def keep_a_letter(run: Run) -> None:
@@ -78,7 +79,7 @@ def try_once_more_than_it_may_be(run: Run) -> None:
         (forget_an_effect, {"I2"}),
         (leave_one_claimed, {"I6"}),
         (skip_without_a_reason, {"I7"}),
-        (lose_a_letter, {"I7"}),
+        (die_without_a_letter, {"I7"}),
         (keep_a_letter, {"I7"}),
         (try_once_more_than_it_may_be, {"I7"}),
     ],
