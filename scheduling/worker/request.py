@@ -67,6 +67,10 @@ class JobRequest(Request):
     def _wants_errors(self) -> bool:
         return bool(super().store_errors)
 
+    def info(self, safe: bool = False) -> Any:
+        """For ``inspect``: of a fire what its headers say of the arguments, in which secrets are hidden."""
+        return super().info(safe=safe or self._is_fire)
+
     def revoked(self) -> bool:
         if not self._is_fire:
             return bool(super().revoked())

@@ -173,6 +173,11 @@ def test_its_holder_is_the_parents_whatever_the_message_says(receive):
     assert receive(**{HOLDER: forged}).request.request_dict[HOLDER] != forged
 
 
+def test_inspect_is_told_of_the_arguments_what_the_headers_say(receive):
+    info = receive(kwargsrepr='{"token": "********"}').request.info()
+    assert info["kwargs"] == '{"token": "********"}'
+
+
 def test_revoke_does_not_stop_a_fire(receive, caplog):
     received = receive()
     worker_state.revoked.add(received.request.id)
