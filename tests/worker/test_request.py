@@ -144,10 +144,11 @@ def test_a_copy_that_runs_elsewhere_is_left_alone(receive, asked):
     assert received.told == [("rejected", False)]
 
 
-def test_what_a_child_itself_says_is_nobodys_death(receive, asked):
+@pytest.mark.parametrize("error", [WorkerLostError("raised by the task"), TimeLimitExceeded(2.0)])
+def test_what_a_child_itself_says_is_nobodys_death(receive, asked, error):
     received = receive()
     received.holds()
-    received.fails(WorkerLostError("raised by the task"), return_ok=True)
+    received.fails(error, return_ok=True)
     asked()
 
     assert Fire.objects.get().state == "running"
@@ -210,6 +211,13 @@ class TestResults:
 
     def test_one_that_runs_again_has_not_failed(self, stored):
         assert stored(max_attempts=3) == ["RETRY"]
+
+    def test_one_of_which_nobody_knows_has_none(self, stored, monkeypatch):
+        def down(*_, **__):
+            raise OperationalError("down")
+
+        monkeypatch.setattr(PostgresLedger, "lose", down)
+        assert stored(max_attempts=1) == []
 
     def test_one_that_does_not_has(self, stored):
         assert stored(max_attempts=1) == ["FAILURE"]
