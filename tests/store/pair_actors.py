@@ -18,6 +18,7 @@ from scheduling.core.effects import Settlement
 from scheduling.core.fire import State
 from scheduling.models import DeadLetter, Fire, Job, JobRun
 from scheduling.services.backfill import backfill
+from scheduling.services.cancel import cancel_fires
 from scheduling.services.pause import pause
 from scheduling.services.resume import resume
 from scheduling.services.run_now import run_now
@@ -296,6 +297,16 @@ def deleted_it(_world: World, answer: Any, writes: Writes) -> bool:
     return bool(answer == len([write for write in writes if write.table == "job"]))
 
 
+def _cancel(_world: World, _seat: Seat) -> Any:
+    return cancel_fires(jobs=Job.objects.all(), by="y")
+
+
+def cancelled_it(_world: World, answer: Any, writes: Writes) -> bool:
+    """Whoever was asked before is told so again, and writes nothing."""
+    told = len(fires(writes, "running"))
+    return answer.at_once == len(fires(writes, "skipped", "dead")) and answer.asked >= told
+
+
 def _run_now(_world: World, _seat: Seat) -> Any:
     return run_now(Job.objects.all(), by="y", request="r")
 
@@ -343,6 +354,7 @@ ACTORS = {
         Actor("save", Role.PERSON, save, anything),
         Actor("update", Role.PERSON, update, updated_it),
         Actor("delete", Role.PERSON, delete, deleted_it),
+        Actor("cancel", Role.PERSON, _cancel, cancelled_it),
         Actor("run_now", Role.PERSON, _run_now, started_it),
         Actor("backfill", Role.PERSON, _backfill, filled_it),
     )

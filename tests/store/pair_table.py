@@ -26,12 +26,13 @@ PEOPLE = "pause resume save update delete run_now backfill"
 WORKERS = "acquire acquire_kept complete commit fail heartbeat"
 ENDS = "give_up lose begin_step"
 ACTORS_OF = {
-    Kind.ROWS: f"claim release settle record reap take_over {WORKERS} {ENDS} {PEOPLE} expire look",
+    Kind.ROWS: f"claim release settle record reap take_over {WORKERS} {ENDS} {PEOPLE} cancel expire look",
     Kind.ENTRIES: f"claim reap promote take_over {PEOPLE} expire look",
     Kind.POLLED: f"poll confirm adopt acquire complete fail heartbeat {PEOPLE} expire look",
     Kind.FINISHED: "claim reap take_over acquire acquire_kept complete heartbeat pause resume delete backfill expire",
 }
 MEET_ENDS = "reap take_over complete commit fail heartbeat delete"
+MEET_CANCEL = "claim reap acquire complete fail heartbeat"
 # What only reads, or is refused where all has ended, holds nothing.
 HOLDS_NOTHING = {
     Kind.ROWS: "look",
@@ -54,6 +55,8 @@ def may_meet(kind: Kind, first: Actor, second: Actor) -> bool:
         return False
     if second.name == "commit" and first.name in ("complete", "commit", "fail", "give_up"):  # one attempt ends once
         return False
+    if "cancel" in (first.name, second.name) and not {first.name, second.name} <= {"cancel", *MEET_CANCEL.split()}:
+        return False  # with others it does as a pause
     ending = {first.name, second.name} & set(ENDS.split())
     if ending and not {first.name, second.name} - ending <= set(MEET_ENDS.split()):  # with others they do as ``fail``
         return False
@@ -72,7 +75,7 @@ CROSSING = [
     for node in "take_over release settle confirm adopt".split()
     for person in ("pause", "delete")
     for pair in ((node, person), (person, node))
-] + [("confirm", "adopt"), ("adopt", "confirm")]
+] + [("confirm", "adopt"), ("adopt", "confirm"), ("take_over", "cancel"), ("cancel", "take_over")]
 """They lock many fires, of several jobs; what else does so holds the jobs, the shard, or waits for nobody."""
 
 
@@ -90,22 +93,22 @@ def expected(kind: Kind, first: Actor, second: Actor) -> Manner:
 
 EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
     Kind.ROWS: {
-        "claim": {WAITS: "take_over pause resume save update delete run_now backfill"},
-        "release": {PASSES_OVER: "complete commit fail", WAITS: "take_over pause delete"},
-        "settle": {WAITS: "pause delete", FINDS_LESS: "take_over", IS_REFUSED: "acquire acquire_kept"},
+        "claim": {WAITS: "take_over pause resume save update delete cancel run_now backfill"},
+        "release": {PASSES_OVER: "complete commit fail", WAITS: "take_over pause delete cancel"},
+        "settle": {WAITS: "pause delete cancel", FINDS_LESS: "take_over", IS_REFUSED: "acquire acquire_kept"},
         "record": {FINDS_LESS: "take_over"},
         "reap": {
             PASSES_OVER: "heartbeat",
-            WAITS: "take_over pause save update delete run_now backfill",
+            WAITS: "take_over pause save update delete cancel run_now backfill",
             FINDS_LESS: "resume lose",
             IS_REFUSED: "complete commit fail give_up begin_step",
         },
         "take_over": {
-            WAITS: "take_over pause delete",
+            WAITS: "take_over pause delete cancel",
             IS_REFUSED: "claim release settle record reap acquire acquire_kept",
         },
         "acquire": {
-            WAITS: "resume",
+            WAITS: "resume cancel",
             FINDS_LESS: "settle take_over pause delete",
             IS_REFUSED: "acquire acquire_kept",
         },
@@ -117,18 +120,18 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "complete": {
             PASSES_OVER: "reap heartbeat",
             WAITS: "release pause delete",
-            FINDS_LESS: "complete fail give_up lose",
+            FINDS_LESS: "complete fail give_up lose cancel",
             IS_REFUSED: "begin_step",
         },
         "commit": {
             PASSES_OVER: "reap heartbeat",
             WAITS: "release pause delete",
-            FINDS_LESS: "complete fail give_up lose",
+            FINDS_LESS: "complete fail give_up lose cancel",
             IS_REFUSED: "begin_step",
         },
         "fail": {
             PASSES_OVER: "reap heartbeat",
-            WAITS: "release pause delete",
+            WAITS: "release pause delete cancel",
             FINDS_LESS: "fail give_up lose",
             IS_REFUSED: "complete begin_step",
         },
@@ -147,7 +150,7 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "begin_step": {PASSES_OVER: "reap heartbeat", WAITS: "complete commit fail give_up lose begin_step"},
         "heartbeat": {
             PASSES_OVER: "reap heartbeat",
-            WAITS: "complete commit fail give_up lose begin_step",
+            WAITS: "complete commit fail give_up lose begin_step cancel",
         },
         "pause": {
             PASSES_OVER: "claim reap complete commit fail",
@@ -165,8 +168,13 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "delete": {
             PASSES_OVER: "claim reap complete commit fail give_up lose",
             WAITS: "save update",
-            FINDS_LESS: "release settle take_over pause resume delete",
+            FINDS_LESS: "release settle take_over pause resume delete cancel",
             IS_REFUSED: "acquire acquire_kept run_now backfill",
+        },
+        "cancel": {
+            PASSES_OVER: "claim reap heartbeat",
+            FINDS_LESS: "release settle take_over complete commit fail delete cancel",
+            IS_REFUSED: "acquire",
         },
         "run_now": {
             PASSES_OVER: "claim reap",
