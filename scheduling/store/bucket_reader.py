@@ -3,7 +3,7 @@
 An entry says which job, which occurrence and when; what else a claim has to know of the job is read once, and again
 when its row or its tenant's has changed. That is noticed by the claim (``xmin``, the transaction that wrote a row,
 tells), which takes nothing of such a job, and has it forgotten here. A job with a calendar is read each time, for the
-calendar may change without the job.
+calendar may change without the job; and one with large arguments, of which memory would hold few.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from scheduling.store.statements import statements
 
 SHARDS_IN_TURN = 4  # how many shards with a backlog are read together
 KEPT_JOBS = 50_000  # about 1 KB each
+KEPT_ARGUMENTS = 4096  # characters: jobs with more are read each time
 
 
 class BucketReader:
@@ -125,7 +126,7 @@ class BucketReader:
             job = scheduled_job_of(tuple(columns))
             job.read_from = job_xmin, tenant_xmin
             jobs[job.work.job_id] = job
-            if job.calendar is None:
+            if job.calendar is None and len(job.work.args) + len(job.work.kwargs) <= KEPT_ARGUMENTS:
                 self._jobs[job.work.job_id] = job
         if (excess := len(self._jobs) - KEPT_JOBS) > 0:
             self.forget(list(islice(self._jobs, excess)))  # the first to come are the first to go

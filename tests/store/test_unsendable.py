@@ -93,6 +93,19 @@ def test_its_occurrences_are_skipped_until_it_is_mended_and_the_others_fire(look
         assert (states(broken)[3:], problem(broken)) == (["claimed", "claimed"], "")
 
 
+def test_large_arguments_that_may_be_are_sent_and_kept_by_no_node(jobs: list[Job]) -> None:
+    large, small, *_ = jobs
+    Job.objects.filter(pk=large.pk).update(kwargs={"a": "x" * 100_000})
+    owner = Owner(NOON, make=BucketedStore)
+    for tick in (0, 10, 20, 30):
+        owner.look(NOON + SECOND * tick)
+    assert states(large) == states(small) == ["claimed"] * 4
+    assert isinstance(owner.store, BucketedStore)
+    assert large.pk not in owner.store._entries._jobs
+    assert small.pk in owner.store._entries._jobs
+    owner.store.close()
+
+
 def test_limits_that_are_no_numbers_put_their_job_aside_too(look: Look, jobs: list[Job]) -> None:
     broken, other, *_ = jobs
     with connection.cursor() as cursor:
