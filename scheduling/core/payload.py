@@ -36,6 +36,7 @@ DIGITS_LIMIT = 4300  # of an integer: what Python reads unless it is told otherw
 SHOWN_KEYS = 4  # of the way to a value that is refused
 FLOATS_BELOW = 1e16  # Postgres writes larger ones without a point or an exponent, and so they come back as integers
 
+_TOO_DEEP = f"is nested in more than {DEPTH_LIMIT} arrays and objects"
 _HUGE = 10**DIGITS_LIMIT
 _HUGE_IN_TEXT = re.compile(f"[0-9]{{{DIGITS_LIMIT + 1}}}")
 _INSTEAD: tuple[tuple[type, str], ...] = (
@@ -104,11 +105,11 @@ def unsendable(args: str, kwargs: str) -> str:
     for name, text in (("args", args), ("kwargs", kwargs)):
         if text.count("[") + text.count("{") > DEPTH_LIMIT or _HUGE_IN_TEXT.search(text):
             try:
-                _check(json.loads(text), 0)
-            except _Refused as refused:
-                return f"{refused.at(name)} {refused.problem}"
+                value = json.loads(text)
             except (ValueError, RecursionError) as problem:
                 return f"{name} cannot be read: {problem}"
+            if _is_too_deep(value):
+                return f"{name} {_TOO_DEEP}"
     return ""
 
 
@@ -128,6 +129,16 @@ def storable(name: str, value: str) -> str:
     except _Refused as refused:
         raise InvalidField(name, value, refused.problem) from None
     return value
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        level = [value for value in level if isinstance(value, list | dict)]
+        if not level:
+            return False
+        level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
+    return True
 
 
 def _too_large(size: str) -> str:
@@ -181,7 +192,7 @@ def _check_array(value: list[Any] | tuple[Any, ...], depth: int) -> int:
 
 def _check_depth(depth: int) -> None:
     if depth >= DEPTH_LIMIT:
-        raise _Refused(f"is nested in {DEPTH_LIMIT} arrays and objects, which is the limit")
+        raise _Refused(_TOO_DEEP)
 
 
 def _check_text(value: str) -> int:

@@ -110,8 +110,8 @@ ROW = SimpleNamespace(pk=7)
         (["a\x00b"], "contains a NUL character"),
         ([{"\x00": 1}], "contains a NUL character"),
         (["\ud800"], "contains half of a surrogate pair"),
-        (nested(DEPTH_LIMIT + 1), f"is nested in {DEPTH_LIMIT} arrays"),
-        (nested(50_000), f"is nested in {DEPTH_LIMIT} arrays"),
+        (nested(DEPTH_LIMIT + 1), f"is nested in more than {DEPTH_LIMIT} arrays"),
+        (nested(50_000), f"is nested in more than {DEPTH_LIMIT} arrays"),
         (["x" * PAYLOAD_LIMIT], "take 262150 bytes of JSON, more than 262144; keep what is large"),
     ],
 )
@@ -155,7 +155,7 @@ def test_the_deepest_that_is_accepted_can_be_sent() -> None:
     [
         ('["' + "x" * PAYLOAD_LIMIT + '"]', "arguments take too many bytes of JSON, more than 262144"),
         ('["' + "x" * PAYLOAD_LIMIT, "arguments take too many bytes of JSON, more than 262144"),  # cut off
-        ("[" * 65 + "]" * 65, "is nested in 64 arrays"),
+        ("[" * 65 + "]" * 65, "is nested in more than 64 arrays"),
         ("[" * 100_000 + "]" * 100_000, "cannot be read"),
         (f"[{'1' * (DIGITS_LIMIT + 1)}]", "cannot be read"),
     ],
@@ -166,6 +166,7 @@ def test_a_row_that_cannot_be_sent_says_why(args: str, problem: str) -> None:
 
 def test_brackets_and_digits_within_texts_are_no_reason() -> None:
     assert unsendable(json.dumps(["[" * 100 + "1" * 5000]), "{}") == ""
+    assert unsendable(json.dumps([[] for _ in range(1000)]), "{}") == ""
 
 
 def test_limits_of_runs_that_no_worker_could_keep_are_told() -> None:
