@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import connections, transaction
 
+from scheduling.models.told_deaths import tell_of_deaths
 from scheduling.sql_files import statements
 
 
@@ -25,6 +26,7 @@ def delete_jobs(job_ids: Sequence[UUID], *, using: str) -> int:
     with transaction.atomic(using=using), connections[using].cursor() as cursor:
         cursor.execute(sql["lock"], values)
         cursor.execute(sql["cancel_fires"], values)
+        tell_of_deaths([fire for (fire,) in cursor.fetchall()], using=using)
         cursor.execute(sql["hide"], values)
         hidden = cursor.rowcount
         cursor.execute(sql["remove"], values)

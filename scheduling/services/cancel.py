@@ -20,6 +20,7 @@ from scheduling.core.errors import InvalidField
 from scheduling.core.fingerprint import first_line
 from scheduling.core.identity import millisecond_of
 from scheduling.models import Job
+from scheduling.models.told_deaths import tell_of_deaths
 from scheduling.services.session import BY_LIMIT, Jobs, ids_of, in_transaction, said
 from scheduling.store import cancel, pauses
 from scheduling.store.connection import Connection
@@ -64,6 +65,7 @@ def cancel_fires(
         shards = set(Job.objects.using(using).filter(pk__in=whole_jobs).values_list("shard_id", flat=True))
         keys = {*named, *cancel.unfinished(connection, whole_jobs, shards)}
         done = cancel.cancel(connection, job_ids, list(keys), reason=why)
+        tell_of_deaths(done.died, using=using)
     logger.info("%s cancelled %d fires, and asked %d that run to stop: %s", who, done.at_once, done.asked, why)
     return Cancelled(done.at_once, done.asked, done.sent, len(keys) - done.found)
 

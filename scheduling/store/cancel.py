@@ -32,13 +32,14 @@ class FireKey:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``asked``: are running, and were asked to stop; ``sent``: messages of plain Celery tasks, which nobody can call
-    back; ``found``: how many were unfinished.
+    back; ``found``: how many were unfinished; ``died``: those of ``at_once`` that had started.
     """
 
     at_once: int
     asked: int
     sent: int
     found: int
+    died: list[UUID]
 
 
 def named(connection: Connection, fires: Mapping[UUID, datetime]) -> dict[FireKey, UUID]:

@@ -14,6 +14,7 @@ from scheduling.core.fingerprint import essence, fingerprint
 from scheduling.models import DeadLetter, Fire, Job, ShardProgress, WorkerTask
 from scheduling.services.cancel import Cancelled, cancel_fires
 from scheduling.services.redrive import ask_redrive
+from scheduling.signals import job_dead
 from scheduling.store.ledger import PostgresLedger
 from scheduling.store.ledger_port import Acquired, Refusal, Refused
 from tests.fires import delivery_of
@@ -104,6 +105,31 @@ def test_without_a_reason_a_run_is_told_who_cancelled_it(job: Job) -> None:
     cancelled(fires=[fire.pk], reason=" ")
     fire.refresh_from_db()
     assert fire.cancel_reason == "cancelled by anna"
+
+
+@pytest.mark.parametrize("how", ["a cancellation", "a deletion"])
+def test_who_listens_is_told_of_what_died_once_it_is_committed(committed_db: None, how: str) -> None:
+    job = Job.objects.cron("shop.report", "0 * * * *", name="report")
+    fire = add_fire(job, state="retry_wait", attempt=2)
+    add_fire(job, DAY + timedelta(minutes=1), state="retry_wait")
+    told: list[dict[str, Any]] = []
+
+    def hear(sender: object, signal: object, **facts: Any) -> None:
+        told.append(facts)
+
+    job_dead.connect(hear)
+    try:
+        with transaction.atomic():
+            if how == "a deletion":
+                job.delete()
+            else:
+                cancelled(jobs=[job])
+            assert told == []
+    finally:
+        job_dead.disconnect(hear)
+    [facts] = told
+    assert (facts["fire_id"], facts["job_id"], facts["name"], facts["tenant"]) == (fire.pk, job.pk, "report", "default")
+    assert (facts["attempt"], facts["reason"], facts["task"]) == (2, "cancelled", "shop.report")
 
 
 # -- plain Celery tasks ----------------------------------------------------------------------------------------------

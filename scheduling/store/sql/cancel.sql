@@ -47,7 +47,8 @@ WITH job AS MATERIALIZED (
 ), told AS (
     SELECT pg_notify(%(channel)s, h.id::text) FROM held h WHERE h.runs
 )
-SELECT (SELECT count(*) FROM ended), (SELECT count(*) FROM told), (SELECT count(*) FROM held WHERE is_sent), (SELECT count(*) FROM held)
+SELECT (SELECT count(*) FROM ended), (SELECT count(*) FROM told), (SELECT count(*) FROM held WHERE is_sent), (SELECT count(*) FROM held),
+    ARRAY(SELECT id FROM died)
 
 -- name: wake_next
 -- Whoever waited behind what is gone: the first of each job is due now, and its owner hears of it.

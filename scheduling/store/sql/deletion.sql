@@ -30,6 +30,7 @@ WITH job AS MATERIALIZED (
     FROM ended e WHERE e.state = 'dead'
 )
 {dead_letter}
+RETURNING fire_id
 
 -- name: hide
 UPDATE scheduling_job j
