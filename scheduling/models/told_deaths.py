@@ -1,4 +1,4 @@
-"""Tells ``job_dead`` of fires that a person's wish has ended, once that is committed, and only where somebody listens."""
+"""Tells ``job_dead`` of fires that a person's wish has ended: once that is committed, and where somebody listens."""
 
 from __future__ import annotations
 
