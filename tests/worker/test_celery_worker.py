@@ -41,8 +41,9 @@ def plan(unique: str) -> QueuePlan:
 
 
 @pytest.fixture
-def start(spawn: Any, broker: str, unique: str, effects: Any) -> Start:
-    """Start a worker that consumes the tenants' queues of this test alone."""
+def start(spawn: Any, broker: str, unique: str, effects: Any) -> Iterator[Start]:
+    """Start a worker that consumes the tenants' queues of this test alone. It is killed at the end, and not drained."""
+    started: list[Spawned] = []
 
     def worker(*options: str, pool: str = "prefork", **environ: str) -> Spawned:
         process: Spawned = spawn(
@@ -50,9 +51,12 @@ def start(spawn: Any, broker: str, unique: str, effects: Any) -> Start:
             "--without-gossip", "--without-mingle", *options,
             ready=f"consuming {unique}.default.bulk", CELERY_BROKER_URL=broker, FAIRBEAT_QUEUE_PREFIX=unique, **environ,
         )  # fmt: skip
+        started.append(process)
         return process
 
-    return worker
+    yield worker
+    for process in started:
+        process.send_signal(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -91,6 +95,12 @@ def states() -> set[str]:
     return set(Fire.objects.values_list("state", flat=True))
 
 
+def ask_to_stop(fire: Fire) -> None:
+    Fire.objects.filter(id=fire.id).update(cancel_reason="no longer wanted")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify('fairbeat_cancel', %s)", [str(fire.id)])
+
+
 @pytest.mark.parametrize(
     ("broker", "pool"),
     [
@@ -111,11 +121,16 @@ def test_a_worker_runs_each_fire_once_whatever_copies_of_it_come(start, send, ef
     assert effects() == ["paid"] * 5
     assert JobRun.objects.count() == 5
 
+    if pool in ("threads", "gevent"):  # prefork: below
+        stopped = make_fire(make_job("tests.worker.stop_when_asked", args=["stopped"]))
+        send(stopped)
+        eventually(lambda: "stopped" in effects())
+        ask_to_stop(stopped)
+        eventually(lambda: Fire.objects.by_id(stopped.id).reason == "cancelled")
     if pool == "gevent":  # of the others, prefork alone has time limits: below
         hung = make_fire(make_job("tests.worker.hang_once", args=["hung"], hard_timeout_s=0.2))
         send(hung)
         eventually(lambda: JobRun.objects.filter(fire_id=hung.id, state="timed_out").exists())
-    worker.send_signal(signal.SIGKILL)  # a loop without events ends in seconds
 
 
 def test_what_becomes_of_fires_of_different_tasks_and_of_a_direct_call(start, send, effects, broker, unique):
@@ -186,9 +201,7 @@ def test_what_children_do_not_survive_ends_at_once_and_runs_again(start, send, e
         return not Fire.objects.filter(state__in=["claimed", "running", "retry_wait"]).exists()
 
     eventually(lambda: "stopped" in effects())
-    Fire.objects.filter(id=fires["stopped"].id).update(cancel_reason="no longer wanted")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify('fairbeat_cancel', %s)", [str(fires["stopped"].id)])
+    ask_to_stop(fires["stopped"])
     eventually(all_have_ended, timeout_s=30)
 
     def history(name: str) -> tuple[str, list[str]]:
