@@ -61,15 +61,18 @@ def test_the_page_of_a_fire_shows_arguments_steps_and_what_it_was_asked(fire: Fi
     assert "asked to stop: too slow" in seen
 
 
-@pytest.mark.parametrize("state", ["timed_out", "snoozed", "cancelled", "lost"])
-def test_the_pages_of_runs_say_how_they_ended(state: str, fire: Fire, admin_client: Client) -> None:
-    run = add_run(fire, state=state, error="first line\nsecond", traceback="<frame>")
-    seen = page(admin_client, run)
-    assert state.replace("_", " ") in seen
-    assert "<pre>&lt;frame&gt;</pre>" in seen
+def test_the_pages_of_runs_say_how_they_ended(fire: Fire, admin_client: Client) -> None:
+    ended = {"timed_out": "timed out", "snoozed": "snoozed", "cancelled": "cancelled", "lost": "lost"}
+    for fence, state in enumerate(ended, 1):
+        fire.fence = fence
+        run = add_run(fire, state=state, attempt=fence, error="first line\nsecond", traceback="<frame>")
     listed = admin_client.get(reverse("admin:scheduling_jobrun_changelist"), {"when": "all"}).content.decode()
+    of_fire = page(admin_client, fire)
+    for words in ended.values():
+        assert f">{words}</td>" in listed
+        assert f"</a>: {words} after" in of_fire
     assert ("first line" in listed, "second" in listed) == (True, False)
-    assert "first line" in page(admin_client, fire)
+    assert "<pre>&lt;frame&gt;</pre>" in page(admin_client, run)
 
 
 @pytest.mark.parametrize("model", [Job, Fire, JobRun], ids=lambda model: model.__name__)
