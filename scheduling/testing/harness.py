@@ -106,7 +106,6 @@ class Harness:
                 self._move_to(at)
                 self._work()
             self._move_to(moment)
-            self._work()
         return self.runs[before:]
 
     def run_for(self, span: timedelta) -> list[Run]:
@@ -143,16 +142,20 @@ class Harness:
         """All there is to do at this moment."""
         self._publish()
         for _ in range(MOST_AT_ONCE):
-            message = self._broker.take()
+            message = self._next_message()
             if message is None:
                 return
             try:
                 self._deliver(message)
             except Died:
                 self._broker.return_to_queue(message)
-            if not self._broker.waiting and self._times.look().by_now:
-                self._publish()
         raise FairbeatError(f"{MOST_AT_ONCE} messages were delivered at {self.now}; the last one was {message}")
+
+    def _next_message(self) -> Message | None:
+        """Out of the queue; where that is empty, what has come due meanwhile is published first."""
+        if not self._broker.waiting and self._times.look().by_now:
+            self._publish()
+        return self._broker.take()
 
     def _publish(self) -> None:
         """What is due by now; nothing while the node is dead."""

@@ -37,7 +37,7 @@ class Times:
     def begin(self) -> None:
         """From now on job time is ours."""
         self._before = self._clocks.first()
-        self._stand(timedelta(0))
+        self._run("stand", now=self.now)
 
     def end(self) -> None:
         """Job time is what it was before."""
@@ -49,7 +49,7 @@ class Times:
         """Time passes up to this moment, job time and real time alike."""
         by = moment - self.now
         self.clock.move_to(moment)
-        self._stand(by)
+        self._move(by)
 
     def jump_to(self, moment: datetime) -> None:
         """As ``move_to``; or job time goes back, and real time stands."""
@@ -57,14 +57,14 @@ class Times:
             self.move_to(moment)
         else:
             self.clock.set_job_time(moment)
-            self._stand(timedelta(0))
+            self._move(timedelta(0))
 
     def look(self) -> Due:
         """What is due, and will be."""
         return Due(*self._run("due", now=self.now, grace=self._grace).fetchone())
 
-    def _stand(self, by: timedelta) -> None:
-        self._run("stand", now=self.now, by=by)
+    def _move(self, by: timedelta) -> None:
+        self._run("move", now=self.now, by=by)
 
     def _run(self, name: str, **values: Any) -> Any:
         return self._connect().execute(_SQL[name], values)

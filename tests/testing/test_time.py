@@ -179,11 +179,3 @@ def test_times_must_be_ahead_and_must_say_their_zone(noon: Harness) -> None:
     for move in (noon.run_until, noon.set_time):
         with pytest.raises(InvalidField):
             move(datetime(2026, 3, 2, 12))  # noqa: DTZ001
-
-
-@pytest.mark.django_db(transaction=True)
-def test_it_works_without_a_transaction_of_the_test_just_as_well(fairbeat: Harness) -> None:
-    fairbeat.set_time(NOON)
-    Job.objects.cron(shop.charge.name, "0 * * * *", args=["ada"])
-    assert [run.state for run in fairbeat.run_for(2 * HOUR)] == ["succeeded"] * 2
-    assert Invoice.objects.count() == 2
