@@ -7,6 +7,7 @@ from datetime import datetime
 
 import psycopg
 
+from tests.chaos.evidence import unread
 from tests.chaos.load import RARE, RARE_EVERY_S, TENANTS
 from tests.chaos.mail import Mail, queue_of
 from tests.chaos.monitor import NAME
@@ -107,6 +108,7 @@ def _messages_vanish(act: Act) -> None:
         vanish = mail.delete if act.injection.variant.startswith("deleted") else mail.purge
         gone = sum(vanish(queue_of(tenant)) for tenant in TENANTS)
     vanished_at = act.now()
+    act.deeds.marks -= unread(act.deeds)  # nonsense that had not been refused yet: nobody has anything to send again
     act.leaves_database()
     for host in act.fleet.workers:
         host.wake()
