@@ -46,8 +46,9 @@ class PostgresLedger:
     # -- acquire ----------------------------------------------------------------------------------------------------
 
     def acquire(self, delivery: Delivery) -> Acquired | Refused:
+        values = named(delivery) | {"lease": self._lease, "asked_for": ""}
         for _ in range(ROUNDS):
-            values = named(delivery) | {"lease": self._lease, "tenant_id": self._tenant_id(delivery.tenant)}
+            values["tenant_id"] = self._tenant_id(delivery.tenant)
             row = None
             if self._session.keeps_plans(delivery):
                 row = self._session.one_of_day("acquire_unhindered", values, delivery)
@@ -58,6 +59,7 @@ class PostgresLedger:
             refusal = self._refusal(delivery, self._session.one("standing", named(delivery)))
             if refusal is not None:
                 return Refused(refusal)
+            (values["asked_for"],) = self._session.one("who_asked_for", values) or ("",)
         raise FairbeatError(f"fire {delivery.fire_id}: is claimed whenever it is read, and never when it is acquired")
 
     def _tenant_id(self, slug: str) -> int:
@@ -105,6 +107,8 @@ class PostgresLedger:
             return Refusal.DELETED
         if not job_lives and attempt and self.bury(delivery, "cancelled", error="its job was deleted"):
             return Refusal.DELETED
+        if job_lives and attempt and self._session.one("hold_back", named(delivery) | {"asked_for": ""}) is not None:
+            return Refusal.PAUSED
         self._tenants.pop(delivery.tenant, None)  # its tenant may have been made anew
         return None
 

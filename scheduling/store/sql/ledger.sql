@@ -31,39 +31,53 @@ greatest(1, least(f.attempt, job.max_attempts - f.max_attempts + f.attempt))
 -- name: acquired
 f.reason, f.attempt, {counted}, f.max_attempts, f.exclusive, job.retry_base, job.retry_cap, {table_beyond_scans}
 
--- name: is_redriven
--- A person asked for it, whatever its job's pause says: until it dies again.
-EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL)
+-- name: is_paused
+f.origin = '' AND %(asked_for)s = '' AND job.paused_at IS NOT NULL AND job.now < coalesce(job.paused_until, 'infinity')
 
 -- name: acquire
 -- The lock on the job waits for a pause, an edit or a delete in flight (they hold it FOR UPDATE), and is read as they left it;
--- it does not wait for a claim. What may not run is settled by the same statement. A fire that was started before is not skipped:
--- its owner gets it back, and keeps it until the job is resumed. (One whose job is deleted is to die: that is left to ``bury``.)
+-- it does not wait for a claim. What may not run is skipped by the same statement. A fire that was started before is not: that of a
+-- paused job is left to ``hold_back``, that of a deleted one to ``bury``.
 WITH job AS MATERIALIZED ({job})
 UPDATE {fires} f
 SET (state, reason, attempt, holder, started_at, lease_until, wake_at, finished_at) = (
     SELECT
-        CASE WHEN verdict = '' THEN 'running' WHEN f.attempt = 0 THEN 'skipped' ELSE 'retry_wait' END,
+        CASE WHEN verdict = '' THEN 'running' ELSE 'skipped' END,
         verdict,
         CASE WHEN verdict = '' AND f.state = 'claimed' THEN f.attempt + 1 ELSE f.attempt END,
         CASE WHEN verdict = '' THEN %(holder)s::uuid END,
         CASE WHEN verdict = '' AND f.state = 'claimed' THEN clock_timestamp() ELSE f.started_at END,
         CASE WHEN verdict = '' THEN clock_timestamp() + %(lease)s::interval END,
-        CASE WHEN verdict <> '' AND f.attempt > 0 THEN job.now END,
-        CASE WHEN verdict <> '' AND f.attempt = 0 THEN clock_timestamp() END
+        NULL::timestamptz,
+        CASE WHEN verdict <> '' THEN clock_timestamp() END
     FROM (SELECT CASE
-        WHEN f.state = 'running' THEN ''
-        WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
-        WHEN f.origin = '' AND job.paused_at IS NOT NULL AND job.now < coalesce(job.paused_until, 'infinity') AND NOT {is_redriven} THEN 'paused'
         WHEN f.attempt > 0 THEN ''
+        WHEN job.deleted_at IS NOT NULL THEN 'cancelled'
+        WHEN {is_paused} THEN 'paused'
         WHEN f.origin = '' AND f.schedule_version < job.schedule_version AND job.schedule_changed_at < f.scheduled_for THEN 'superseded'
         WHEN f.fire_at + job.expires_after <= job.now THEN 'expired'
         ELSE '' END AS verdict) AS judged
 )
 FROM job
 WHERE {row} AND f.job_id = job.id AND f.tenant_id = %(tenant_id)s AND f.fence = %(fence)s
-  AND (f.state = 'claimed' AND (f.attempt = 0 OR job.deleted_at IS NULL) OR f.state = 'running' AND f.holder = %(holder)s)
+  AND (f.state = 'claimed' AND (f.attempt = 0 OR job.deleted_at IS NULL AND NOT ({is_paused}))
+       OR f.state = 'running' AND f.holder = %(holder)s)
 RETURNING {acquired}
+
+-- name: hold_back
+-- A claimed fire that was started before: its owner gets it back, and keeps it until its job is resumed. But one that a person has
+-- redriven runs, whatever the pause says, until it dies again.
+WITH job AS MATERIALIZED ({job})
+UPDATE {fires} f SET state = 'retry_wait', reason = 'paused', wake_at = job.now
+FROM job
+WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s AND f.state = 'claimed' AND f.attempt > 0 AND {is_paused} AND NOT ({asked_for})
+RETURNING f.id
+
+-- name: asked_for
+EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL)
+
+-- name: who_asked_for
+SELECT CASE WHEN {asked_for} THEN 'redriven' ELSE '' END FROM scheduling_fire f WHERE {row}
 
 -- name: acquire_unhindered
 -- The same of a claimed fire whose job stands as it did, as most do; what is not so is left to ``acquire``. It judges in its
