@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from fairness.models import Tenant
-from scheduling.models import DeadLetter, Fire, Job, Step
+from scheduling.models import DeadLetter, Fire, Job, Redrive, Step
 from scheduling.store import leftovers, partitions
 from tests.fires import NOON, make_fire, make_job
 
@@ -122,6 +122,16 @@ def test_a_dead_letter_goes_the_days_of_its_class_after_it_was_decided_about(
     make_fire(job, state="succeeded", attempt=1)
     expire()
     assert DeadLetter.objects.exists() is stays
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_cancelled_one_that_is_about_to_be_redriven_stays(job: Job, ended: bool) -> None:
+    redrive = Redrive.objects.create(asked_at=NOON, rate_per_s=1, total=1, stopped_at=timezone.now() if ended else None)
+    fire = make_fire(job, NOON + DAY * 60, state="dead", reason="cancelled", attempt=1)
+    letter(fire, died=DAY * 31, reason="cancelled", redrive=redrive)
+    make_fire(job, state="succeeded", attempt=1)
+    expire()
+    assert DeadLetter.objects.exists() is not ended
 
 
 @pytest.mark.parametrize(("days", "stays"), [(89, True), (91, False)])

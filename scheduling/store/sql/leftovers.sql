@@ -26,7 +26,8 @@ DELETE FROM scheduling_deadletter WHERE id = ANY (ARRAY(
     WHERE d.died_at < clock_timestamp() - interval '1 day' AND CASE
         WHEN d.fire_id IS NULL THEN d.died_at < clock_timestamp() - %(foreign_days)s * interval '1 day'
         WHEN d.redriven_at IS NOT NULL THEN d.redriven_at < clock_timestamp() - d.history_days * interval '1 day'
-        WHEN d.reason = 'cancelled' THEN d.died_at < clock_timestamp() - d.history_days * interval '1 day'
+        WHEN d.reason = 'cancelled' THEN d.died_at < clock_timestamp() - d.history_days * interval '1 day' AND NOT EXISTS (
+            SELECT FROM scheduling_redrive r WHERE r.id = d.redrive_id AND r.stopped_at IS NULL AND r.finished_at IS NULL)
         ELSE false END
     ORDER BY d.died_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))
