@@ -1,1 +1,1 @@
-"""The Celery side: a task that runs a fire under the ledger, what it tells the task's code, and the heartbeat."""
+"""The Celery side: a task that runs a fire under the ledger, what its code may ask for, and the worker around it."""
