@@ -82,6 +82,16 @@ def test_fail_puts_the_fire_back_under_a_higher_fence_at_its_retry_time(ledger):
     assert (run.error, run.traceback) == (BOOM.error, BOOM.traceback)
 
 
+@pytest.mark.usefixtures("stopped_clock")
+def test_snooze_puts_the_fire_back_with_one_attempt_more(ledger):
+    fire = make_fire(make_job(max_attempts=1))
+
+    assert ledger.snooze(acquired(ledger, delivery_of(fire)), worker="w", delay=HOUR) is State.RETRY_WAIT
+    row = row_of(fire)
+    assert (row.state, row.reason, row.fence, row.attempt, row.max_attempts) == ("retry_wait", "snoozed", 2, 1, 2)
+    assert row.wake_at == NOON + timedelta(minutes=1) + HOUR
+
+
 def test_fail_of_the_last_attempt_makes_the_fire_dead(ledger):
     fire = make_fire(make_job(max_attempts=2), attempt=1, fence=2)
     verdict = acquired(ledger, delivery_of(fire))

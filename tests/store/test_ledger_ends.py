@@ -26,10 +26,9 @@ BOOM = Failure("ValueError: order 17 is unknown\nand more", TRACE)
 
 
 @pytest.fixture
-def ledger(ledger: PostgresLedger) -> PostgresLedger:
-    """Its backoff is half of the longest."""
-    ledger._rand = lambda: 0.5
-    return ledger
+def ledger() -> PostgresLedger:
+    """Its backoff is half of the longest. (What is rare keeps no plans; ``test_ledger`` has what does.)"""
+    return PostgresLedger("default", lease=timedelta(seconds=30), rand=lambda: 0.5)
 
 
 def run_of(ledger: PostgresLedger, fire: Fire) -> Acquired:

@@ -19,6 +19,12 @@ NEW, IN_DOUBT = StepState(is_new=True, is_done=False), StepState(is_new=False, i
 
 
 @pytest.fixture
+def ledger(planning_ledger: PostgresLedger) -> PostgresLedger:
+    """No plan of these is kept."""
+    return planning_ledger
+
+
+@pytest.fixture
 def run(ledger: PostgresLedger) -> Acquired:
     return acquired(ledger, delivery_of(make_fire(make_job())))
 
