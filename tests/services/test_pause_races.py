@@ -56,7 +56,8 @@ def states() -> list[str]:
 
 def begin_acquire(session: Connection, fire: UUID) -> None:
     """Everything of an acquire but its commit."""
-    delivery = delivery_of(Fire.objects.get(pk=fire))
+    row = Fire.objects.get(pk=fire)
+    delivery = delivery_of(row)
     session.execute("BEGIN")
     values: dict[str, Any] = {
         "fire_id": delivery.fire_id,
@@ -66,6 +67,8 @@ def begin_acquire(session: Connection, fire: UUID) -> None:
         "fence": delivery.fence,
         "holder": delivery.holder,
         "lease": LEASE,
+        "tenant_id": row.tenant_id,
+        "asked_for": "",
     }
     assert session.execute(statements("ledger")["acquire"], values).fetchone() is not None
 
@@ -194,7 +197,7 @@ def test_an_owner_passes_over_a_pause_that_someone_is_ending(world: PostgresBack
     Job.objects.update(paused_until=NOON, catch_up="all")
     with transaction.atomic():
         resume([the_job()], by="y")
-        assert in_thread(world.another("owner").reap, epochs, now=NOON).result(timeout=5) == 0
+        assert in_thread(world.another("owner").reap, epochs, now=NOON).result(timeout=5) == []
     assert states() == ["skipped paused"]
 
 
