@@ -169,8 +169,8 @@ class Harness:
         except Died:
             self._node, self._node_at = None, self.now + timedelta(seconds=self._settings.LEASE_S)
 
-    def _deliver(self, message: Message) -> bool:
-        """Whether it has run; it is noted then. Raises Died."""
+    def _deliver(self, message: Message) -> None:
+        """What has run is noted. Raises Died."""
         try:
             delivered = self._worker.deliver(message)
         except Died as death:
@@ -178,21 +178,12 @@ class Harness:
             raise
         if delivered.has_run:
             self._note(message, delivered.error, delivered.verdict)
-        return delivered.has_run
 
     def _note(self, message: Message, error: str, verdict: object = None) -> None:
         fire = self.fire(message.fire_id)
-        run = Run(
-            fire_id=message.fire_id,
-            task=message.task,
-            name=message.name,
-            tenant=message.tenant,
-            scheduled_for=message.scheduled_for,
-            attempt=verdict.attempt if isinstance(verdict, Acquired) else max(1, fire.attempt),
-            state=fire.state,
-            error=error,
-        )
-        self.runs.append(run)
+        attempt = verdict.attempt if isinstance(verdict, Acquired) else max(1, fire.attempt)
+        facts = {name: getattr(message, name) for name in ("fire_id", "task", "name", "tenant", "scheduled_for")}
+        self.runs.append(Run(**facts, attempt=attempt, state=fire.state, error=error))
 
     def fire(self, fire_id: UUID) -> Fire:
         """Its row, as it is by now."""
