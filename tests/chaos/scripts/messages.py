@@ -59,12 +59,12 @@ Nonsense = Callable[[Mail, str, str], None]  # puts a message with this mark int
 
 
 def _not_json(mail: Mail, queue: str, mark: str) -> None:
-    mail.post(queue, f"[[], {{, {mark}".encode(), headers=_headers(), **_AS_JSON)
+    mail.post(queue, f"[[], {{, {mark}".encode(), application_headers=_headers(), **_AS_JSON)
 
 
 def _pickled(mail: Mail, queue: str, mark: str) -> None:
     binary = {"content_type": "application/x-python-serialize", "content_encoding": "binary"}
-    mail.post(queue, b"\x80\x04" + mark.encode(), headers=_headers(), **binary)
+    mail.post(queue, b"\x80\x04" + mark.encode(), application_headers=_headers(), **binary)
 
 
 def _of_no_task(mail: Mail, queue: str, mark: str) -> None:
@@ -72,13 +72,13 @@ def _of_no_task(mail: Mail, queue: str, mark: str) -> None:
 
 
 def _of_unknown_task(mail: Mail, queue: str, mark: str) -> None:
-    mail.post(queue, message.body("[]", "{}"), headers=_headers(task=f"nobody.knows.{mark}"), **_AS_JSON)
+    mail.post(queue, message.body("[]", "{}"), application_headers=_headers(task=f"nobody.knows.{mark}"), **_AS_JSON)
 
 
 def _of_no_fire(mail: Mail, queue: str, mark: str) -> None:
     """It says of which fire it is in a way that nobody can read."""
     said = {message.FENCE: "the second", message.JOB: "none", message.SCHEDULED_FOR: "soon", message.KEEP: "long"}
-    mail.post(queue, message.body(json.dumps([mark]), "{}"), headers=_headers(**said), **_AS_JSON)
+    mail.post(queue, message.body(json.dumps([mark]), "{}"), application_headers=_headers(**said), **_AS_JSON)
 
 
 _AS_JSON = {"content_type": "application/json", "content_encoding": "utf-8"}
