@@ -173,6 +173,23 @@ def test_what_may_not_overlap_waits_for_a_task_that_takes_its_time(noon: Harness
 
 
 @pytest.mark.django_db
+def test_what_waited_for_its_turn_is_not_late_however_far_the_clock_has_moved(noon: Harness, monkeypatch) -> None:
+    start = NOON + timedelta(days=400)
+    noon.set_time(start)
+
+    def slow(_: str) -> None:
+        if noon.now == start + MINUTE:
+            noon.run_for(3 * MINUTE)
+        shop.calls.append(f"{noon.now - start}")
+
+    monkeypatch.setattr(shop.charge, "run", slow)
+    Job.objects.cron(shop.charge.name, "* * * * *", args=["ada"], overlap="buffer_one", misfire="skip")
+    noon.run_until(start + 4 * MINUTE)
+    assert shop.calls == ["0:04:00", "0:04:00"]
+    assert states()[:3] == [("succeeded", ""), ("succeeded", ""), ("skipped", "buffer_full")]
+
+
+@pytest.mark.django_db
 def test_times_must_be_ahead_and_must_say_their_zone(noon: Harness) -> None:
     with pytest.raises(InvalidField, match="has passed"):
         noon.run_until(NOON - SECOND)
