@@ -8,7 +8,7 @@ from scheduling.core.clock import Clock
 from scheduling.core.effects import Effect, Expire, Promote, Reap, Redrive
 from scheduling.core.marks import Marks
 
-REAP_S = 1.0
+REAP_S = 0.5  # a run whose lease is out waits for it
 PROMOTE_S = 1.0
 EXPIRE_S = 60.0
 REDRIVE_S = 1.0

@@ -113,7 +113,7 @@ class BucketedStore(PostgresStore):
         with connection.transaction():
             with connection.pipeline():
                 held = connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
-                by_rows = [connection.execute(self._sql["claim"], self._claim_values(others))] if others else []
+                by_rows = [self._claim_by_rows(connection, others, self._claim_values(others))] if others else []
                 advanced = [self._advance(connection, slot, of_slot) for slot, of_slot in by_slot.items()]
             (_, now) = held.fetchone() or (None, None)
             assert now is not None

@@ -32,7 +32,7 @@ REVIVED = ("superseded", "paused", "excluded")  # reasons of a skip that a newer
 
 
 class MemoryStore:
-    """``owners`` is who a coordinator in memory believes to own each shard; ``grace_s`` is real time beyond a lease."""
+    """``owners`` is who a coordinator in memory believes to own each shard."""
 
     def __init__(
         self,
@@ -40,11 +40,10 @@ class MemoryStore:
         *,
         shards: Iterable[int],
         owners: MutableMapping[int, str] | None = None,
-        grace_s: float = 5.0,
         rand: Callable[[], float] = random.random,
     ) -> None:
         self.rows = Rows({shard: StoredShard() for shard in shards})
-        self._clock, self._owners, self._grace_s, self._rand = clock, owners, grace_s, rand
+        self._clock, self._owners, self._rand = clock, owners, rand
         self._lock = self.rows.lock
 
     def add(self, job: StoredJob) -> None:
@@ -109,6 +108,8 @@ class MemoryStore:
                     fire = self._inserted(row, job)
                     if fire is not None and fire.state is State.CLAIMED:
                         fences[fire.id] = fire.fence
+                if plan.due.next_scheduled_for is None:
+                    self._supersede(job)
             return fences
 
     def _advanced(self, plan: JobPlan) -> StoredJob | None:
@@ -156,6 +157,18 @@ class MemoryStore:
         )
         self.rows.fires[fire.id] = fire
         return fire
+
+    def _supersede(self, job: StoredJob) -> None:
+        """What an older schedule had claimed ahead of an edit, and the new one has not, is to run no more."""
+        for fire in self.rows.fires.values():
+            is_of_it = fire.work.job_id == job.work.job_id and not fire.origin and not fire.attempt
+            if is_of_it and fire.version < job.version and fire.scheduled_for > job.changed_at and self._ends(fire):
+                fire.state, fire.reason, fire.wake_at = State.SKIPPED, "superseded", None
+
+    def _ends(self, fire: StoredFire) -> bool:
+        if fire.state is State.CLAIMED:
+            return fire.work.task in self.rows.guarded  # what a plain Celery task was sent stays sent
+        return fire.state in WAITING or (fire.state, fire.reason) == (State.SKIPPED, "paused")
 
     # -- waiting fires ----------------------------------------------------------------------------------------------
 
@@ -245,14 +258,14 @@ class MemoryStore:
         with self._lock:
             self._hold(epochs)
             end_those_over(self.rows, epochs, now=now)
-            over = self._clock.monotonic() - self._grace_s
+            now_s = self._clock.monotonic()
             lost = [
                 fire
                 for fire in self.rows.fires.values()
                 if fire.work.shard in epochs
                 and fire.state is State.RUNNING
                 and fire.lease_until is not None
-                and fire.lease_until < over
+                and fire.lease_until < now_s
             ]
             return [self._reaped(fire, now) for fire in lost]
 

@@ -43,6 +43,7 @@ from scheduling.store.values import (
     read_predecessors,
     release_values,
     settle_values,
+    supersede,
 )
 from scheduling.store.waiting import read_waiting
 
@@ -193,6 +194,7 @@ class PollingStore:
         plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0), room=limit)
         self._days.ensure(connection, plans)
         rows = connection.execute(self._sql["claim"], claim_values(plans, self._claim_for)).fetchall()
+        supersede(connection, plans)
         fences = {fire: fence for fire, state, fence in rows if state == State.CLAIMED}
         planned = {row.fire.id: row.fire for plan in plans for row in plan.rows}
         for fire, fence in fences.items():

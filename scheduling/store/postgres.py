@@ -42,6 +42,7 @@ from scheduling.store.values import (
     read_predecessors,
     release_values,
     settle_values,
+    supersede,
 )
 from scheduling.store.waiting import read_waiting
 
@@ -49,7 +50,7 @@ BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that blo
 
 
 class PostgresStore:
-    """``grace`` is how long beyond its lease a run is left alone."""
+    """``grace``: how long beyond a run's lease whoever has locked its row is left alone."""
 
     def __init__(self, connect: Connect, *, grace: timedelta = timedelta(seconds=5)) -> None:
         self._connect = connect
@@ -106,8 +107,15 @@ class PostgresStore:
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         values = self._claim_values(plans)
         self._days.ensure(connection, plans)
-        rows = self._write(connection, epochs, lambda: connection.execute(self._sql["claim"], values)).fetchall()
+        rows = self._write(connection, epochs, lambda: self._claim_by_rows(connection, plans, values)).fetchall()
         return {fire: fence for fire, state, fence in rows if state == State.CLAIMED}
+
+    def _claim_by_rows(
+        self, connection: Connection, plans: Sequence[JobPlan], values: Mapping[str, Any]
+    ) -> Cursor[TupleRow]:
+        claimed = connection.execute(self._sql["claim"], values)
+        supersede(connection, plans)
+        return claimed
 
     def _claim_values(self, plans: Sequence[JobPlan]) -> dict[str, Any]:
         return claim_values(plans)

@@ -1,8 +1,9 @@
 """Ends runs whose lease is out: the worker is gone, or was frozen.
 
-Within the caller's transaction the rows are locked, and nobody is waited for. A row that somebody else holds beyond
-lease and grace (a worker that vanished in the middle of its completion, say) is reported: whoever holds it is ended
-(``store.holders``), and a later reap finds the row free.
+Within the caller's transaction the rows are locked, and nobody is waited for: a row that somebody else holds just now
+(its worker completes it, say) is left to the next reap. One that is held beyond the grace, too (its worker vanished in
+the middle of the completion), is reported: whoever holds it is ended (``store.holders``), and a later reap finds the
+row free.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ BATCH = 1000  # a mass of them must not hold up the claims for long
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """``held`` are what finds the rows that somebody else has locked, by the parameters of ``holder``."""
+    """``held`` is what finds the rows that somebody else has locked beyond the grace: parameters of ``holder``."""
 
     runs: list[LostRun]
     held: list[dict[str, Any]]
@@ -57,6 +58,7 @@ class _Expired:
     task: str
     tenant: str
     is_held: bool
+    is_beyond_grace: bool
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -94,7 +96,7 @@ class _Expired:
 
 
 def reap(connection: Connection, shards: Collection[int], *, now: datetime, grace: timedelta) -> Reaped:
-    """``now`` is job time, ``grace`` real time beyond the lease."""
+    """``now`` is job time, ``grace`` real time beyond the lease: for so long whoever holds a row is left alone."""
     sql = statements("schedule", **statements("dead_letters"))
 
     def read(of_shards: Sequence[int], share: int) -> list[TupleRow]:
@@ -106,7 +108,9 @@ def reap(connection: Connection, shards: Collection[int], *, now: datetime, grac
         rows = [_row(run, end, now) for run, end in ends]
         columns = {column: [row[column] for row in rows] for column in rows[0]}
         connection.execute(sql["reap"], columns | {"error": ERROR, "now": now})
-    return Reaped([run.ended_as(end) for run, end in ends], [run.keys for run in found if run.is_held])
+    return Reaped(
+        [run.ended_as(end) for run, end in ends], [run.keys for run in found if run.is_held and run.is_beyond_grace]
+    )
 
 
 def _row(run: _Expired, end: LostLease, now: datetime) -> dict[str, Any]:

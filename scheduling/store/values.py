@@ -57,6 +57,17 @@ def claim_values(
     }
 
 
+def supersede(connection: Connection, plans: Sequence[JobPlan]) -> None:
+    """Behind the claim of these, in its transaction: of those that an edit has changed."""
+    edited = [plan.due for plan in plans if plan.due.next_scheduled_for is None]
+    if edited:
+        values = {
+            "job_ids": uuids([due.work.job_id for due in edited]),
+            "versions": integers([due.job.version for due in edited]),
+        }
+        connection.execute(statements("schedule")["supersede"], values)
+
+
 def release_values(fires: Sequence[Fire], claim_for: timedelta | None = None) -> dict[str, Any]:
     fires = sorted(fires, key=lock_order)
     return fire_keys(fires) | _numbers(fires, claim_for)

@@ -6,16 +6,16 @@ from scheduling.core.effects import Expire, Promote, ReadWaiting, Reap, Redrive,
 from tests.engine_desk import Desk, of, one
 
 
-def test_leases_of_workers_are_reaped_each_second_and_history_expires_by_the_owner_of_shard_zero() -> None:
+def test_leases_of_workers_are_reaped_twice_a_second_and_history_expires_by_the_owner_of_shard_zero() -> None:
     effects = Desk(shards=(1, 2)).run(10.5)
-    assert (len(of(Reap, effects)), of(Expire, effects)) == (11, [])
+    assert (len(of(Reap, effects)), of(Expire, effects)) == (22, [])
     assert of(Reap, effects)[0].epochs == {1: 1, 2: 1}
     assert len(of(Expire, Desk(shards=(0,)).run(119))) == 2
 
 
 def test_after_some_were_reaped_it_looks_at_once_for_more_and_for_what_they_free() -> None:
     desk = Desk()
-    desk.run(0.5)
+    desk.run(0.4)
     desk.engine.reaped()
     effects = desk.pass_time()
     assert (len(of(Reap, effects)), len(of(ReadWaiting, effects))) == (1, 1)

@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from scheduling.broker.port import QueueWatch
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.core.errors import FairbeatError
@@ -74,6 +75,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
         lease_s: float = 5.0,
         renew_s: float = 0.2,
         alone: bool = False,
+        queues: QueueWatch | None = None,
         **limits: Any,
     ) -> Running:
         connect = connector(connection.get_connection_params(), name=name)
@@ -88,6 +90,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
             limits=replace(LIMITS, **limits),
             renew_s=renew_s,
             alone=alone,
+            queues=queues,
         )
         running.append(Running(node, publisher))
         return running[-1]
@@ -102,12 +105,16 @@ def start_poller(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(listener, "ASK_S", 0.05)
     running: list[Running] = []
 
-    def started(name: str, *, confirms: bool = True, confirm_s: float = 30.0, **given: Any) -> Running:
+    def started(
+        name: str, *, confirms: bool = True, confirm_s: float = 30.0, patience_s: float = 60.0, **given: Any
+    ) -> Running:
         connect = connector(connection.get_connection_params(), name=name)
         publisher = WatchedPublisher(confirms=confirms)
         node = Poller(
             name,
-            store=PollingStore(connect, shards=SHARDS, grace=GRACE, confirm_s=confirm_s),
+            store=PollingStore(
+                connect, shards=SHARDS, grace=GRACE, confirm_s=confirm_s, patience=timedelta(seconds=patience_s)
+            ),
             publisher=publisher,
             coordinator=PostgresCoordinator(connect, node=name, region="", shards=SHARDS, lease_s=5.0),
             connect=connect,

@@ -169,9 +169,9 @@ def test_of_two_fires_at_one_instant_one_is_ahead_of_the_other(world: Backend) -
 # -- reap ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_lease_and_grace_are_over_is_retried_at_once_the_first_time(world: Backend) -> None:
+def test_a_run_whose_lease_is_over_is_retried_at_once_the_first_time(world: Backend) -> None:
     world.add(1)
-    fire = world.put(1, state="running", attempt=1, fence=2, lease_over_s=6)
+    fire = world.put(1, state="running", attempt=1, fence=2, lease_over_s=1)
     assert len(world.store.reap(owned(world), now=NOON + SECOND * 9)) == 1
     row = world.row(fire)
     assert row is not None
@@ -206,12 +206,12 @@ def test_a_lost_run_of_a_deleted_job_is_dead(world: Backend) -> None:
     assert state(world, fire) == "dead cancelled"
 
 
-def test_a_run_within_its_lease_or_grace_or_in_another_shard_is_left_alone(world: Backend) -> None:
+def test_a_run_within_its_lease_or_in_another_shard_is_left_alone(world: Backend) -> None:
     world.add(1)
     world.add(2, shard=2)
     fires = [
         world.put(1, 1, state="running", attempt=1, lease_over_s=-20),
-        world.put(1, 2, state="running", attempt=1, lease_over_s=3),
+        world.put(1, 2, state="running", attempt=1, lease_over_s=-3),
         world.put(2, 3, state="running", attempt=1, lease_over_s=60),
     ]
     assert len(world.store.reap(owned(world), now=NOON)) == 0

@@ -130,6 +130,16 @@ WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
        OR f.state = 'skipped' AND f.reason IN ('superseded', 'paused', 'excluded'))
 RETURNING f.id, f.state, f.fence
 
+-- name: supersede
+-- Behind the claim that plans these jobs anew after an edit: what an older schedule had claimed ahead of the edit, and the new one has not,
+-- is to run no more, whatever is edited next. (What a plain Celery task was sent stays sent.)
+UPDATE scheduling_fire f
+SET state = 'skipped', reason = 'superseded', wake_at = NULL, finished_at = clock_timestamp()
+FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[]) AS p(job_id, version)
+JOIN scheduling_job k ON k.id = p.job_id AND k.schedule_version = p.version AND k.deleted_at IS NULL
+WHERE f.job_id = p.job_id AND f.scheduled_for > k.schedule_changed_at AND f.origin = '' AND f.attempt = 0 AND f.schedule_version < p.version
+  AND (f.state = 'claimed' AND {guarded} OR f.state IN ('parked', 'retry_wait') OR f.state = 'skipped' AND f.reason = 'paused')
+
 -- name: blockers
 -- Node sessions that hold what a take-over waits for: frozen ones, or ones inside a long statement.
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -322,14 +332,15 @@ WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.loc
 SELECT count(pg_notify('fairbeat_cancel', a.id::text)) FROM asked a WHERE a.state = 'running'
 
 -- name: expired
--- Running beyond lease and grace: the worker is gone, or was frozen. Of a row that somebody else has locked the last column says so.
+-- Running beyond the lease: the worker is gone, or was frozen. The last columns: somebody else has locked the row; and beyond the grace.
 SELECT f.id, f.shard_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
     extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL OR f.cancel_reason <> '',
-    greatest(1, least(f.attempt, f.attempt - (f.max_attempts - j.max_attempts))), f.origin, j.id, j.name, j.task, t.slug, held.id IS NULL
+    greatest(1, least(f.attempt, f.attempt - (f.max_attempts - j.max_attempts))), f.origin, j.id, j.name, j.task, t.slug, held.id IS NULL,
+    f.lease_until < clock_timestamp() - %(grace)s::interval
 FROM unnest(%(shards)s::smallint[]) AS owned(shard)
 CROSS JOIN LATERAL (
     SELECT * FROM scheduling_fire
-    WHERE shard_id = owned.shard AND state = 'running' AND lease_until < clock_timestamp() - %(grace)s::interval
+    WHERE shard_id = owned.shard AND state = 'running' AND lease_until < clock_timestamp()
     ORDER BY lease_until LIMIT %(share)s
 ) AS f
 LEFT JOIN LATERAL (

@@ -31,7 +31,8 @@ REST_S = 40.0  # from the healing until everything must have come to its end
 LOOK_S = 0.5  # how often it is asked whether all is at rest
 AFTERMATH_S = 1.5  # what is late may still strike, and must find nothing to spoil
 SHARDS = 4
-FIRE_LEASE_S, FIRE_GRACE_S = 1.5, 0.5
+FIRE_LEASE_S = 1.5
+START_PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,6 @@ class Run:
             world.clock,
             shards=range(SHARDS),
             owners=owners,
-            grace_s=FIRE_GRACE_S,
             bug=bug,
             random=world.random,
         )
@@ -92,6 +92,7 @@ class Run:
         random = self.world.random
         for job in drawn_jobs(random, random.randrange(2, 8), shards=SHARDS, until_s=SCHEDULES_S):
             self._store.add(job)
+            self.rows.guarded.add(job.work.task)
             self.chronicles[job.work.job_id] = Chronicle([(NOON, job.schedule)])
 
     def _add_workers(self, bug: Bug | None) -> None:
@@ -110,6 +111,7 @@ class Run:
             batch=random.choice((2, 1000)),
             ahead=random.choice((5, 1000)),
             backlog=random.choice((3, 1000)),
+            start_patience_s=START_PATIENCE_S,
         )
 
     def _hint(self, shard: int) -> None:
