@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from scheduling.models import Fire, Job, JobRun
 from scheduling.services.run_now import run_now
 from scheduling.testing import Harness
 from scheduling.testing.clock import NOON
+from scheduling.worker.refusals import refusals
 from tests.testing import shop
 from tests.testing.shop import Invoice
 
@@ -65,8 +67,10 @@ def test_a_fire_that_is_tried_again_counts_once(fairbeat: Harness) -> None:
     fairbeat.assert_enqueued(task=shop.fail, count=1)
 
 
-def test_a_second_copy_has_no_effect(fairbeat: Harness) -> None:
+def test_a_second_copy_has_no_effect_neither_while_the_first_runs_nor_after_it(fairbeat: Harness) -> None:
+    before = Counter(refusals())
     fairbeat.deliver_twice(shop.charge, args=["ada"])
+    assert Counter(refusals()) - before == {"running": 1, "done": 1}
     assert Invoice.objects.count() == 1
     assert [run.state for run in fairbeat.runs] == ["succeeded"]
     assert JobRun.objects.count() == 1
