@@ -47,7 +47,7 @@ def test_every_fault_strikes_and_work_is_done_all_the_same() -> None:
     results = [Run(seed).play() for seed in range(60)]
     struck: Counter[Fault] = sum((result.struck for result in results), Counter())
     assert struck.keys() == set(Fault)
-    assert sum(result.effects for result in results) > 1000
+    assert sum(result.effects for result in results) > 800
 
 
 def test_a_seed_is_the_whole_story() -> None:

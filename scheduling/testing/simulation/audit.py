@@ -130,6 +130,11 @@ class AuditedStore(PlantedStore):
         self._audit.wrote(epochs, "a release")
         return released
 
+    def send_again(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
+        sent = super().send_again(epochs, fires)
+        self._audit.wrote(epochs, "a sending again")
+        return sent
+
     def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
         super().settle(epochs, settlements)
         self._audit.wrote(epochs, "a settlement")

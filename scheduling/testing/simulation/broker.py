@@ -38,6 +38,10 @@ class Broker:
         return not self._queue
 
     def enqueue(self, message: Delivery) -> None:
+        if self._faults.strikes(Fault.QUEUE_PURGED):
+            self._world.note("broker", "is purged of", len(self._queue) + 1)
+            self._queue.clear()
+            return
         self._put(message)
         if self._faults.strikes(Fault.MESSAGE_TWICE):
             self._world.note("broker", "has it twice", message.fire_id)

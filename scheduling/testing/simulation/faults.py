@@ -27,6 +27,7 @@ class Fault(StrEnum):
     MESSAGE_SLOW = "message_slow"  # a message under way
     CONFIRM_SLOW = "confirm_slow"
     MESSAGE_TWICE = "message_twice"  # a message on arrival
+    QUEUE_PURGED = "queue_purged"  # a message on arrival: gone, with all that wait, though it is confirmed
     DELIVERED_AGAIN = "delivered_again"  # a message with a worker, that another gets too
     OUT_OF_ORDER = "out_of_order"  # a delivery
     WORKER_DIES = "worker_dies"  # a worker's step
@@ -58,6 +59,7 @@ RATES = {  # the most that a seed may draw; it draws from a tenth of it up
     Fault.MESSAGE_SLOW: 0.3,
     Fault.CONFIRM_SLOW: 0.3,
     Fault.MESSAGE_TWICE: 0.3,
+    Fault.QUEUE_PURGED: 0.1,
     Fault.DELIVERED_AGAIN: 0.3,
     Fault.OUT_OF_ORDER: 0.6,
     Fault.WORKER_DIES: 0.06,

@@ -16,7 +16,8 @@ from scheduling.coordination.memory import Fleet, MemoryCoordinator
 from scheduling.coordination.port import Assignment
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.errors import FairbeatError
-from scheduling.core.fire import Outcome
+from scheduling.core.fire import Fire, Outcome
+from scheduling.core.gates import lane_of
 from scheduling.node.inbox import Event, Inbox
 from scheduling.node.steering import Steering
 from scheduling.node.storekeeper import Order, Storekeeper
@@ -34,6 +35,7 @@ DOWN_S = 0.05, 3.0
 FREEZES_S = 0.05, 5.0
 PARTITIONS_S = 0.3, 6.0
 HINT_S = 0.001, 0.01
+LOOKS_S = 0.001, 0.3  # at the broker's queues
 PAUSE_S = 0.05  # the least between two renewals
 DRAIN_S = 2.0
 SKEW_S = 0.02  # of job time, at most: a node samples the database's clock over a network
@@ -119,6 +121,7 @@ class NodeProcess:
             order=self._order,
             release=self._release,
             renew_soon=self._hasten,
+            look=self._look,
         )
         self._session = Session(around.store, around.world)
         self._answers = Inbox()
@@ -157,11 +160,12 @@ class NodeProcess:
         wakes_at = max(self._engine.next_wake(), self._world.now + SHORTEST_S)
         if wakes_at < self._wakes_at:
             self._wakes_at = wakes_at
-            self.process.after(wakes_at - self._world.now, self._wake)
+            self.process.after(wakes_at - self._world.now, lambda: self._wake(wakes_at))
 
-    def _wake(self) -> None:
-        self._wakes_at = inf
-        self._turn()
+    def _wake(self, at: float) -> None:
+        if at == self._wakes_at:  # and nothing has set an earlier one since
+            self._wakes_at = inf
+            self._turn()
 
     def hint(self, shard: int) -> None:
         def event() -> None:
@@ -172,6 +176,15 @@ class NodeProcess:
 
     def _outcomes(self, outcomes: Sequence[Outcome]) -> None:
         self._happen(lambda: self._engine.published(outcomes))
+
+    def _look(self, fires: Sequence[Fire]) -> None:
+        """At the queues of these, all of which are the broker's one."""
+
+        def looked() -> None:
+            empty = {lane_of(fire) for fire in fires} if self._around.broker.is_empty else set()
+            self._happen(lambda: self._engine.queues_seen(empty))
+
+        self.process.after(self._random.uniform(*LOOKS_S), looked)
 
     # -- the storekeeper's --------------------------------------------------------------------------------------
 
