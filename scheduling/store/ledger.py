@@ -161,7 +161,7 @@ class PostgresLedger:
         return self._ended(acquired, stopped | {"reason": "cancelled"}, again=again)
 
     def cancel(self, acquired: Acquired, *, worker: str, reason: str) -> State:
-        run = ended(acquired.delivery, "cancelled", worker=worker, error=reason, is_raised=False)
+        run = ended(acquired.delivery, "cancelled", worker=worker, error=reason)
         return self._ended(acquired, run | {"reason": "cancelled"})
 
     def _ended(self, acquired: Acquired, run: dict[str, Any], *, again: dict[str, Any] | None = None) -> State:

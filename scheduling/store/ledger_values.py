@@ -52,11 +52,8 @@ def ended(
     result: str = "",
     error: str = "",
     traceback: str = "",
-    is_raised: bool = True,
 ) -> Values:
-    """The end of a run, for its row in the history and, if it is that of its fire, for the dead letter. ``is_raised``:
-    the error is one of the code, by which alike dead letters are found, and not what a person said.
-    """
+    """The end of a run, for its row in the history and, if it is that of its fire, for the dead letter."""
     text = kept(error, ERROR_LIMIT)
     return named(delivery) | {
         "run_id": run_id(delivery.fire_id, delivery.fence),
@@ -67,7 +64,7 @@ def ended(
         "error": text,
         "traceback": kept(traceback[-TRACEBACK_LIMIT:], TRACEBACK_LIMIT),
         "line": kept(first_line(text), LINE_LIMIT),
-        "essence": kept(essence(text, traceback), ERROR_LIMIT) if error and is_raised else "",
+        "essence": kept(essence(text, traceback), ERROR_LIMIT),
     }
 
 

@@ -191,7 +191,7 @@ class TestCancelling:
         assert (JobRun.objects.get().state, JobRun.objects.get().error) == ("cancelled", "no such user 17")
         letter = DeadLetter.objects.get()
         assert (letter.reason, letter.error) == ("cancelled", "no such user 17")
-        assert letter.fingerprint == fingerprint(fire.job.task, "cancelled")
+        assert letter.fingerprint == fingerprint(fire.job.task, "cancelled", essence("no such user 18"))
 
     def test_a_run_that_was_asked_to_stop_and_ignored_it_has_succeeded(self, ledger):
         fire = make_fire(make_job())
