@@ -16,7 +16,7 @@ from scheduling.core.clock import MICROSECOND, Clock
 from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import ScheduleFields
 from scheduling.core.errors import InvalidField
-from scheduling.core.fire import UNSENDABLE, Fire, State, Work
+from scheduling.core.fire import UNSENDABLE, Fire, MisfirePolicy, State, Work
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
 from scheduling.core.misfire import Candidate, MisfireRules, judge
@@ -171,13 +171,14 @@ def plan_job(due: DueJob, *, until: datetime, clock: Clock) -> JobPlan:
     without numbers yet.
 
     A schedule that can no longer be read does not stop the shard: the plan puts the job aside, with the reason. What
-    earlier schedules had up to their edits is superseded.
+    earlier schedules had up to their edits is superseded; the one occurrence that was known to come is fired.
     """
     planning = _Plan(due, clock)
     try:
         return planning.upto(until)
     except InvalidField as problem:
-        return JobPlan(due, None, None, planning.all_superseded(), problem=str(problem))
+        rows = [*planning.all_superseded(), *planning.known_before(until)]
+        return JobPlan(due, None, None, rows, problem=str(problem))
 
 
 def _number(fires: list[Fire], number: Number) -> None:
@@ -274,6 +275,17 @@ class _Plan:
             rows += self._superseded_rows(left.listed, left.counted)
         return rows
 
+    def known_before(self, until: datetime) -> Iterator[PlannedRow]:
+        """The occurrence that was planned while the schedule could be read, where it cannot be any more."""
+        at, fire_at = self._due.next_scheduled_for, self._due.next_fire_at
+        if at is None or fire_at is None or fire_at > until:
+            return
+        work = self._due.work
+        if work.misfire is MisfirePolicy.SKIP and self._late_s(fire_at) > work.misfire_grace_s:
+            yield self._row(at, fire_at, State.SKIPPED, "missed", is_readable=False)
+        else:
+            yield self._row(at, fire_at, State.CLAIMED, "", is_readable=False)
+
     def _old_schedules(self) -> Iterator[tuple[Superseded, Schedule, datetime]]:
         """Those that may have occurrences without a row, each with the instant up to which they have theirs."""
         for old in self._job.superseded:
@@ -355,7 +367,14 @@ class _Plan:
         return self._row(rest.first, rest.first, State.SKIPPED, reason, covers=rest)
 
     def _row(
-        self, at: datetime, fire_at: datetime, state: State, reason: str, *, covers: Rest | None = None
+        self,
+        at: datetime,
+        fire_at: datetime,
+        state: State,
+        reason: str,
+        *,
+        covers: Rest | None = None,
+        is_readable: bool = True,
     ) -> PlannedRow:
         fire = Fire(
             work=self._due.work,
@@ -372,7 +391,7 @@ class _Plan:
         if covers is not None:
             return PlannedRow(fire, state, reason, covers.count, covers.last)
         wake_at = fire_at if state is State.RETRY_WAIT else None
-        nominal = nominal_times(self._schedule, at) if reason != "superseded" else ()
+        nominal = nominal_times(self._schedule, at) if is_readable and reason != "superseded" else ()
         return PlannedRow(fire, state, reason, wake_at=wake_at, nominal=nominal)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,30 @@ def test_a_schedule_that_cannot_be_read_puts_its_job_aside_with_the_reason() -> 
     found = plan(due)
     assert (found.rows, found.next_scheduled_for, found.next_fire_at) == ([], None, None)
     assert found.problem.startswith("cron '61 * * * *'")
+
+
+@pytest.mark.parametrize(
+    ("policy", "at_s", "row"),
+    [
+        (MisfirePolicy.SKIP, 0.0, (0, "claimed")),
+        (MisfirePolicy.SKIP, 31.0, (0, "skipped missed")),
+        (MisfirePolicy.LATEST, 3600.0, (0, "claimed")),
+    ],
+)
+def test_what_was_known_to_come_while_the_schedule_could_be_read_has_its_row(
+    policy: MisfirePolicy, at_s: float, row: tuple[float, str]
+) -> None:
+    """No edit made it unreadable: a zone that a newer tzdata has not, a rule that a newer release refuses."""
+    lost = ScheduleFields(kind=Kind.CRON, cron="0 * * * *", tz="Mars/Olympus")
+    found = plan(make_due(make_work(misfire=policy), schedule=lost, next_fire_at=NOON), at_s=at_s, until_s=at_s)
+    assert seconds(found) == [row]
+    assert "Mars/Olympus" in found.problem
+    assert found.next_fire_at is None
+
+
+def test_what_was_known_to_come_only_later_has_none_yet() -> None:
+    lost = ScheduleFields(kind=Kind.CRON, cron="61 * * * *")
+    assert plan(make_due(make_work(), schedule=lost, next_fire_at=NOON + SECOND * 9)).rows == []
 
 
 def test_a_policy_that_admits_nothing_puts_its_job_aside_too() -> None:
