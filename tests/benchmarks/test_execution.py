@@ -15,7 +15,8 @@ LEASE_S = 5.0
 
 
 def run(fire: UUID, *, fence: int = 1, at_s: float = 0.0, ended_s: float | None = None) -> Run:
-    return Run(fire, fence, uuid4(), int(at_s * SECOND), int(at_s * SECOND), ended_s and int(ended_s * SECOND))
+    ended_ns = None if ended_s is None else int(ended_s * SECOND)
+    return Run(fire, fence, uuid4(), int(at_s * SECOND), int(at_s * SECOND), ended_ns)
 
 
 def test_rows_too_many_and_too_few_are_told_apart():

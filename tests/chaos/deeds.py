@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
-from scheduling.core.clock import EPOCH
 from scheduling.core.recurrence import Schedule, occurrences
 
 AHEAD = timedelta(seconds=3)  # no node claims further ahead
@@ -34,6 +34,13 @@ class Edit:
     schedule: Schedule | None
     at: datetime
     known_at: datetime
+
+
+class Made(NamedTuple):
+    """A job as it was made: its schedule counts from ``at`` on (the database's clock)."""
+
+    schedule: Schedule
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,9 @@ class Ban:
 
 @dataclass(slots=True)
 class Deeds:
-    """``first`` are the schedules of the jobs before their first edit."""
+    """``made``: the jobs that are going to be edited."""
 
-    first: dict[UUID, Schedule] = field(default_factory=dict)
+    made: dict[UUID, Made] = field(default_factory=dict)
     edits: dict[UUID, list[Edit]] = field(default_factory=lambda: defaultdict(list))
     deletions: dict[UUID, Deletion] = field(default_factory=dict)
     bans: list[Ban] = field(default_factory=list)
@@ -89,12 +96,12 @@ class Owed:
     spare: dict[datetime, datetime] = field(default_factory=dict)
 
 
-def owed(first: Schedule, edits: Sequence[Edit] = (), *, until: datetime, deletion: Deletion | None = None) -> Owed:
+def owed(made: Made, edits: Sequence[Edit] = (), *, until: datetime, deletion: Deletion | None = None) -> Owed:
     """What a job with these schedules, one after the other, owes up to ``until``."""
     due: set[datetime] = set()
     spare: dict[datetime, datetime] = {}
-    schedule: Schedule | None = first
-    since = EPOCH
+    schedule: Schedule | None = made.schedule
+    since = made.at
     for edit in edits:
         if schedule is not None:
             due.update(occurrences(schedule, after=since, until=min(edit.at, until)))

@@ -9,9 +9,11 @@ from pathlib import Path
 from django.db import connection
 
 from project.demo.models import Effect
+from scheduling.core.clock import EPOCH
+from scheduling.core.definition import Kind
 from scheduling.models import DeadLetter, Fire, Job, JobRun
 from tests.chaos import runlog
-from tests.chaos.deeds import Deeds, Owed, owed
+from tests.chaos.deeds import Deeds, Made, Owed, owed
 from tests.chaos.judge import Evidence, FireRow, Start
 from tests.chaos.settings import FIRE_LEASE_S
 
@@ -67,6 +69,11 @@ def read_evidence(log: Path, deeds: Deeds) -> Evidence:
 def _owed(job: Job, deeds: Deeds) -> Owed:
     """An edited job's row says the last of its schedules alone."""
     assert job.end_at is not None, f"{job} never ends"
-    first = deeds.first.get(job.pk) or job.schedule
     edits, deletion = deeds.edits.get(job.pk, []), deeds.deletions.get(job.pk)
-    return owed(first, edits, until=job.end_at, deletion=deletion)
+    return owed(deeds.made.get(job.pk) or made(job), edits, until=job.end_at, deletion=deletion)
+
+
+def made(job: Job) -> Made:
+    """Of a job that was not edited: its schedule counts from its making on; a single instant, whenever it is."""
+    assert job.schedule_changed_at is not None
+    return Made(job.schedule, EPOCH if job.kind == Kind.ONCE else job.schedule_changed_at)

@@ -21,6 +21,7 @@ from scheduling.models.entry import Entry
 from scheduling.services.pause import pause
 from scheduling.services.resume import resume
 from tests.chaos.deeds import Ban
+from tests.chaos.evidence import made
 from tests.chaos.load import MAKING, Group, make_more
 from tests.chaos.monitor import NAME
 from tests.chaos.registry import scenario
@@ -92,7 +93,7 @@ class Editor:
     def __post_init__(self) -> None:
         self.left = sorted(self.jobs)
         self._versions = {job.pk: job.schedule_version for job in self.jobs.values()}
-        self.act.deeds.first |= {job.pk: job.schedule for job in self.jobs.values()}
+        self.act.deeds.made |= {job.pk: made(job) for job in self.jobs.values()}
 
     def some(self) -> list[UUID]:
         return self.act.rng.sample(self.left, min(AT_ONCE, len(self.left)))

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 from scheduling.models import Job
+from tests.chaos.evidence import made
 from tests.chaos.load import MAKING, Group, make_more
 from tests.chaos.monitor import NAME
 from tests.chaos.registry import scenario
@@ -36,8 +37,8 @@ BROKEN = (
 def _bad_schedules(act: Act) -> None:
     """Broken by somebody who writes to the table himself; and half of them are mended the same way."""
     jobs = _make(act, Group("city", "broken", 2 * len(BROKEN), 0))
-    schedules = {job.pk: job.schedule for job in jobs}
-    act.deeds.first |= schedules
+    whole = {job.pk: made(job) for job in jobs}
+    act.deeds.made |= whole
     with psycopg.connect(act.services.postgres.url, autocommit=True, application_name=NAME) as connection:
         act.lasts(MAKING.total_seconds() + 1.0)
         for number, job in enumerate(jobs):
@@ -46,7 +47,7 @@ def _bad_schedules(act: Act) -> None:
         act.lasts(1.5)
         for job in jobs[::2]:
             at = _write(connection, job, WHOLE)
-            act.deeds.edited(job.pk, schedules[job.pk], at=at)
+            act.deeds.edited(job.pk, whole[job.pk].schedule, at=at)
     act.lasts(1.0)
     act.heals()
     act.recovers()
