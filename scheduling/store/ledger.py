@@ -89,7 +89,7 @@ class PostgresLedger:
         )
 
     def _refusal(self, delivery: Delivery, row: Row | None) -> Refusal | None:
-        """Why the fire of this row could not be acquired; None where it could be now."""
+        """Why the fire of this row could not be acquired; None where it might be now."""
         if row is None:
             return Refusal.GONE
         state, reason, fence, _, attempt, is_forged, job_lives = row
@@ -105,12 +105,15 @@ class PostgresLedger:
             return Refusal.PAUSED if reason == "paused" else Refusal.WAITING
         if job_lives is None:
             return Refusal.DELETED
-        if not job_lives and attempt and self.bury(delivery, "cancelled", error="its job was deleted"):
-            return Refusal.DELETED
-        if job_lives and attempt and self._session.one("hold_back", named(delivery) | {"asked_for": ""}) is not None:
-            return Refusal.PAUSED
-        self._tenants.pop(delivery.tenant, None)  # its tenant may have been made anew
-        return None
+        self._tenants.pop(delivery.tenant, None)  # it may have been made anew
+        return self._put_aside(delivery, job_lives=job_lives) if attempt else None
+
+    def _put_aside(self, delivery: Delivery, *, job_lives: bool) -> Refusal | None:
+        """A claimed fire that was started before is dead if its job was deleted, and its owner's if that is paused."""
+        if not job_lives:
+            return Refusal.DELETED if self.bury(delivery, "cancelled", error="its job was deleted") else None
+        held_back = self._session.one("hold_back", named(delivery) | {"asked_for": ""})
+        return None if held_back is None else Refusal.PAUSED
 
     # -- while it runs ----------------------------------------------------------------------------------------------
 
