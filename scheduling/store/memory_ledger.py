@@ -21,6 +21,7 @@ from scheduling.core.lost_lease import LostLease, after_lost_lease
 from scheduling.core.retry import backoff
 from scheduling.store.ledger_port import Acquired, Delivery, Ending, Failure, Refusal, Refused, Renewal, StepState
 from scheduling.store.ledger_values import lost
+from scheduling.store.memory_overlap import of_job
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredRun, StoredStep
 
 DAY = timedelta(days=1)
@@ -152,7 +153,7 @@ class MemoryLedger:
             fire = self._rows.fires.get(delivery.fire_id)
             if fire is not None and _is_held(fire, delivery):
                 fire.state, fire.reason, fire.lease_until = State.SUCCEEDED, "", None
-                self._record(fire, delivery, State.SUCCEEDED, worker)
+                self._record(fire, StoredRun(State.SUCCEEDED, delivery.holder, worker))
             elif not _is_completed(fire, delivery):
                 raise lost(delivery)
 
@@ -187,9 +188,9 @@ class MemoryLedger:
             fire = self._rows.fires.get(delivery.fire_id)
             if fire is not None and _is_held(fire, delivery):
                 if again is None or fire.cancel_reason:
-                    self._die(fire, delivery, run_state, worker, error, reason)
+                    self._die(fire, StoredRun(run_state, delivery.holder, worker), error, reason)
                 else:
-                    self._give_back(fire, delivery, again[0], worker, *again)
+                    self._give_back(fire, StoredRun(again[0], delivery.holder, worker), *again)
                 return fire.state
             if _is_completed(fire, delivery):
                 return State.SUCCEEDED
@@ -201,15 +202,15 @@ class MemoryLedger:
 
     def lose(self, delivery: Delivery, *, worker: str, error: str, run_state: Ending) -> State | None:
         with self._rows.lock:
-            fire = self._rows.fires.get(delivery.fire_id)
+            fire, run = self._rows.fires.get(delivery.fire_id), StoredRun(run_state, delivery.holder, worker)
             if fire is not None and _is_held(fire, delivery):
                 end = self._after_loss(fire, run_state)
                 if end.wait is None:
-                    self._die(fire, delivery, run_state, worker, error, end.reason)
+                    self._die(fire, run, error, end.reason)
                 else:
-                    self._give_back(fire, delivery, run_state, worker, end.reason, end.wait)
+                    self._give_back(fire, run, end.reason, end.wait)
                 return fire.state
-            if self._rows.runs.get((delivery.fire_id, delivery.fence)) != StoredRun(run_state, delivery.holder, worker):
+            if self._rows.runs.get((delivery.fire_id, delivery.fence)) != run:
                 return None
             return State.DEAD if self._has_died(delivery) else State.RETRY_WAIT
 
@@ -223,37 +224,31 @@ class MemoryLedger:
             return LostLease(end.state, "timed_out", backoff(counted, **waits))
         return end
 
-    def _give_back(
-        self, fire: StoredFire, delivery: Delivery, run_state: str, worker: str, reason: str, delay: timedelta
-    ) -> None:
-        self._record(fire, delivery, run_state, worker)
+    def _give_back(self, fire: StoredFire, run: StoredRun, reason: str, delay: timedelta) -> None:
+        self._record(fire, run)
         fire.max_attempts += reason == "snoozed"
         fire.fence += 1
         fire.holder = fire.lease_until = None
         fire.state, fire.reason, fire.wake_at = State.RETRY_WAIT, reason, self._clock.now() + delay
 
-    def _die(self, fire: StoredFire, delivery: Delivery, run_state: str, worker: str, error: str, reason: str) -> None:
-        self._record(fire, delivery, run_state, worker)
+    def _die(self, fire: StoredFire, run: StoredRun, error: str, reason: str) -> None:
+        self._record(fire, run)
         fire.fence += 1
         fire.holder = fire.lease_until = None
-        self._buried(fire, "cancelled" if fire.cancel_reason else reason, error or fire.cancel_reason, worker)
+        self._buried(fire, "cancelled" if fire.cancel_reason else reason, error or fire.cancel_reason, run.worker)
 
     def _buried(self, fire: StoredFire, reason: str, error: str, worker: str = "") -> None:
         fire.state, fire.reason = State.DEAD, reason
         self._rows.died(fire, error=first_line(error), worker=worker)
 
-    def _record(self, fire: StoredFire, delivery: Delivery, state: str, worker: str) -> None:
-        """Its run is history; where runs may not overlap, the first that waits for its turn is due now."""
-        self._rows.runs[fire.id, delivery.fence] = StoredRun(state, delivery.holder, worker)
-        if not fire.is_exclusive:
-            return
+    def _record(self, fire: StoredFire, run: StoredRun) -> None:
+        """It is history; where runs may not overlap, the first that waits for its turn is due now."""
+        self._rows.runs[fire.id, fire.fence] = run
         waiting = [
             other
-            for other in self._rows.fires.values()
-            if other.work.job_id == delivery.job_id
-            and (other.state, other.reason) == (State.PARKED, "overlap")
-            and other.is_exclusive
-            and other.scheduled_for >= delivery.scheduled_for - DAY
+            for other in (of_job(self._rows, fire.work.job_id) if fire.is_exclusive else ())
+            if (other.state, other.reason) == (State.PARKED, "overlap")
+            and other.scheduled_for >= fire.scheduled_for - DAY
         ]
         if waiting:
             min(waiting, key=lambda other: (other.scheduled_for, other.id)).wake_at = self._clock.now()
