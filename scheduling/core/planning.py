@@ -70,6 +70,14 @@ class ScheduledJob:
         return self._built
 
     @property
+    def first_edit(self) -> datetime:
+        """Since it was planned last: what it had claimed ahead of this instant is no longer of its schedule."""
+        if not self.superseded:
+            return self.changed_at
+        first = self.superseded[0]
+        return first.edited_at if first.after is None else first.after
+
+    @property
     def is_plain(self) -> bool:
         """Nothing but its schedule and its misfire policy has a say in which occurrences run."""
         return (
@@ -280,11 +288,19 @@ class _Plan:
         at, fire_at = self._due.next_scheduled_for, self._due.next_fire_at
         if at is None or fire_at is None or fire_at > until:
             return
+        reason = self._reason_to_skip(at, fire_at)
+        yield self._row(at, fire_at, State.SKIPPED if reason else State.CLAIMED, reason, is_readable=False)
+
+    def _reason_to_skip(self, at: datetime, fire_at: datetime) -> str:
+        """With a calendar that cannot be read nobody can tell whether it is open."""
         work = self._due.work
-        if work.misfire is MisfirePolicy.SKIP and self._late_s(fire_at) > work.misfire_grace_s:
-            yield self._row(at, fire_at, State.SKIPPED, "missed", is_readable=False)
-        else:
-            yield self._row(at, fire_at, State.CLAIMED, "", is_readable=False)
+        try:
+            if self._job.calendar is not None and self._job.calendar.build().excludes(at):
+                return "excluded"
+        except InvalidField:
+            return "missed"
+        is_late = self._late_s(fire_at) > work.misfire_grace_s
+        return "missed" if is_late and work.misfire is MisfirePolicy.SKIP else ""
 
     def _old_schedules(self) -> Iterator[tuple[Superseded, Schedule, datetime]]:
         """Those that may have occurrences without a row, each with the instant up to which they have theirs."""

@@ -109,7 +109,7 @@ class MemoryStore:
                     if fire is not None and fire.state is State.CLAIMED:
                         fences[fire.id] = fire.fence
                 if plan.due.next_scheduled_for is None:
-                    self._supersede(job)
+                    self._supersede(job, plan.due.job.first_edit)
             return fences
 
     def _advanced(self, plan: JobPlan) -> StoredJob | None:
@@ -158,11 +158,11 @@ class MemoryStore:
         self.rows.fires[fire.id] = fire
         return fire
 
-    def _supersede(self, job: StoredJob) -> None:
-        """What an older schedule had claimed ahead of an edit, and the new one has not, is to run no more."""
+    def _supersede(self, job: StoredJob, first_edit: datetime) -> None:
+        """What an older schedule had claimed ahead of the first edit, and the new one has not, is to run no more."""
         for fire in self.rows.fires.values():
             is_of_it = fire.work.job_id == job.work.job_id and not fire.origin and not fire.attempt
-            if is_of_it and fire.version < job.version and fire.scheduled_for > job.changed_at and self._ends(fire):
+            if is_of_it and fire.version < job.version and fire.scheduled_for > first_edit and self._ends(fire):
                 fire.state, fire.reason, fire.wake_at = State.SKIPPED, "superseded", None
 
     def _ends(self, fire: StoredFire) -> bool:

@@ -64,6 +64,7 @@ def supersede(connection: Connection, plans: Sequence[JobPlan]) -> None:
         values = {
             "job_ids": uuids([due.work.job_id for due in edited]),
             "versions": integers([due.job.version for due in edited]),
+            "edits": instants([due.job.first_edit for due in edited]),
         }
         connection.execute(statements("schedule")["supersede"], values)
 

@@ -53,7 +53,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "tenants_waiting": SHARDS | {"now": NOON},
     "waiting": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
     "waiting_newest": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
-    "supersede": {"job_ids": [uuid4()], "versions": [2]},
+    "supersede": {"job_ids": [uuid4()], "versions": [2], "edits": [NOON]},
     "release": KEYS | {"seq_epochs": [1], "seqs": [1], "claim_for": None},
     "settle": KEYS | {"states": ["parked"], "reasons": ["turn"], "wake_ats": [NOON]},
     "predecessors": KEYS | {"job_ids": [uuid4()], "give_way": [True]},

@@ -49,6 +49,15 @@ def test_what_an_edit_took_away_before_its_time_is_superseded_as_soon_as_it_is_p
     assert acquire(fire_at(job, NINE)) == "done"
 
 
+def test_so_it_is_where_both_edits_were_made_before_anything_was_planned_anew(owner: Owner, job: Job) -> None:
+    owner.at(NINE - AHEAD / 2)
+    by_update(job, "0 10 * * *")
+    owner.at(NINE + AHEAD / 2)
+    by_update(job, "0 11 * * *")
+    owner.look(NINE + AHEAD, ahead_s=1)
+    assert rows(job) == ["09:00:00 skipped superseded"]
+
+
 def test_what_the_new_schedule_has_too_is_claimed_by_it(owner: Owner, job: Job) -> None:
     owner.at(NINE - AHEAD / 2)
     by_update(job, "0 9,10 * * *")

@@ -131,13 +131,13 @@ WHERE f.attempt = 0 AND f.schedule_version < excluded.schedule_version
 RETURNING f.id, f.state, f.fence
 
 -- name: supersede
--- Behind the claim that plans these jobs anew after an edit: what an older schedule had claimed ahead of the edit, and the new one has not,
--- is to run no more, whatever is edited next. (What a plain Celery task was sent stays sent.)
+-- Behind the claim that plans these jobs anew after edits: what an older schedule had claimed ahead of the first of them, and the new one
+-- has not, is to run no more, whatever is edited next. (What a plain Celery task was sent stays sent.)
 UPDATE scheduling_fire f
 SET state = 'skipped', reason = 'superseded', wake_at = NULL, finished_at = clock_timestamp()
-FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[]) AS p(job_id, version)
+FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[], %(edits)s::timestamptz[]) AS p(job_id, version, edited_at)
 JOIN scheduling_job k ON k.id = p.job_id AND k.schedule_version = p.version AND k.deleted_at IS NULL
-WHERE f.job_id = p.job_id AND f.scheduled_for > k.schedule_changed_at AND f.origin = '' AND f.attempt = 0 AND f.schedule_version < p.version
+WHERE f.job_id = p.job_id AND f.scheduled_for > p.edited_at AND f.origin = '' AND f.attempt = 0 AND f.schedule_version < p.version
   AND (f.state = 'claimed' AND {guarded} OR f.state IN ('parked', 'retry_wait') OR f.state = 'skipped' AND f.reason = 'paused')
 
 -- name: blockers
