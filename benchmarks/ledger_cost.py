@@ -8,7 +8,8 @@ nothing runs in between, and nothing else uses the database. Each call is timed;
 statements are prepared). Every run has a job of its own, so both rows are read for the first time.
 
 ``floor_ms`` is an update of one row by its primary key, prepared, and committed: the least that a durable write takes
-on this machine; it alternates with the others. ``round_trips`` are counted in libpq's own trace of the protocol.
+on this machine; it alternates with the others, and ``ratio_to_two_floors`` is what the ledger takes of two of them,
+whatever else the disk has to do. ``round_trips`` are counted in libpq's own trace of the protocol.
 ``commit_ms``, of another half of the fires, is a transaction with one INSERT of the task's and the completion in it, as
 ``commit()`` makes it, in place of ``complete``. The last line is JSON.
 """
@@ -79,10 +80,12 @@ def measure(queues: Queues, fires: int) -> dict[str, Any]:
     other = Runs(queues)
     for _ in range(fires // 2):
         other.run(other.commit, "commit")
+    both = [sum(pair) for pair in zip(half.ms("acquire"), half.ms("complete"), strict=True)]
     return {
         "fires": fires,
         "round_trips": trips,
-        "ledger_ms": spread([sum(pair) for pair in zip(half.ms("acquire"), half.ms("complete"), strict=True)]),
+        "ledger_ms": spread(both),
+        "ratio_to_two_floors": round(statistics.median(both) / (2 * statistics.median(half.ms("floor"))), 2),
         "acquire_ms": spread(half.ms("acquire")),
         "complete_ms": spread(half.ms("complete")),
         "commit_ms": spread(other.ms("commit")),
