@@ -5,7 +5,7 @@ from __future__ import annotations
 import kombu
 import pytest
 
-from fairness.queues import QueuePlan
+from fairness.queues import QueuePlan, QueueSpec
 from scheduling.broker.port import BrokerSilent
 from scheduling.broker.queue_watch import KombuQueueWatch
 from scheduling.core.fire import Fire
@@ -53,7 +53,7 @@ def test_a_broker_that_does_not_answer_says_nothing_of_any_queue() -> None:
 def test_redis_tells_it_too(redis_url: str, unique: str) -> None:
     plan = QueuePlan(prefix=unique)
 
-    def queue_for(fire: Fire):  # type: ignore[no-untyped-def]
+    def queue_for(fire: Fire) -> QueueSpec:
         return plan.queue(fire.work.tenant, fire.work.lane)
 
     full, missing = fire_of(1), fire_of(2)

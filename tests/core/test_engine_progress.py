@@ -7,7 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from math import inf
 from typing import Any
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,26 +20,33 @@ from scheduling.core.effects import (
     Effect,
     Expire,
     HandOver,
+    LookAtQueues,
     Promote,
     Publish,
     ReadDue,
+    ReadUnstarted,
     ReadWaiting,
     Reap,
     Record,
+    Redrive,
     Release,
+    SendAgain,
     Settle,
     TakeAgain,
 )
 from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire, Outcome, OverlapPolicy, State, Verdict
+from scheduling.core.gates import lane_of
 from scheduling.core.hand_over import HAND_OVER_S
 from scheduling.core.marks import Number, number_of
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
+from scheduling.core.unstarted import Unstarted
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_fire, make_work
 from tests.engine_desk import LIMITS
 
+UPKEEP = (Reap, Promote, Expire, Redrive)  # nobody waits for an answer
 SHARDS = (1, 2)
 JOBS = 6
 
@@ -49,7 +58,8 @@ class World:
         self.random = random.Random(seed)
         self.is_kind = False
         self.clock = ManualClock(speed=self.random.choice((0.5, 1, 60)), stops_after_s=stops_after_s)
-        limits = replace(LIMITS, batch=8, ahead=40, backlog=self.random.choice((3, 50)))
+        patience_s = self.random.choice((inf, 2.0))
+        limits = replace(LIMITS, batch=8, ahead=40, backlog=self.random.choice((3, 50)), start_patience_s=patience_s)
         self.engine = Engine(self.clock, limits)
         self.epochs: dict[int, int] = {}
         self.outstanding: dict[tuple[int, int], set[int]] = defaultdict(set)  # (shard, epoch) -> numbers
@@ -57,8 +67,9 @@ class World:
         self.waiting: dict[Number, Fire] = {}  # parked rows, by the number they had
         self.orders: list[Effect] = []  # asked, and not answered yet
         self.sent: list[Fire] = []
+        self.unstarted: dict[UUID, Fire] = {}  # confirmed, and not acquired
         self.leaving: dict[int, float] = {}  # since when
-        self.published = 0
+        self.published = self.sent_again = 0
         self.engine.lease_until = 2.0
         self.take(frozenset(SHARDS))
 
@@ -137,6 +148,7 @@ class World:
                 verdict = self.random.choices(list(Verdict), (6, 1, 1, 1))[0] if not self.is_kind else Verdict.CONFIRMED
                 if verdict is Verdict.CONFIRMED:
                     self.settle(fire)
+                    self.unstarted[fire.id] = fire
                 self.receive(self.engine.published([Outcome(fire, verdict)]))
 
     def unkind(self, chance: float) -> float:
@@ -166,16 +178,17 @@ class World:
                     for shard, mark in marks.items():
                         assert min(self.outstanding[shard, epochs[shard]], default=mark + 1) > mark
                     self.orders.append(effect)
-                case Claim() | Release():
+                case LookAtQueues(fires):
+                    empty = {lane_of(fire) for fire in fires if self.random.random() < 0.7}
+                    self.receive(self.engine.queues_seen(empty))
+                case Claim() | Release() | SendAgain():
                     assert now < self.engine.lease_until
                     self.check_numbers(effect)
                     self.orders.append(effect)
-                case Reap() | Promote() | Expire():
-                    pass
                 case _:
-                    self.orders.append(effect)
+                    self.orders += [] if isinstance(effect, UPKEEP) else [effect]
 
-    def check_numbers(self, effect: Claim | Release) -> None:
+    def check_numbers(self, effect: Claim | Release | SendAgain) -> None:
         assert not effect.epochs.keys() & self.leaving.keys(), "numbered for a shard that leaves"
         for fire in _numbered(effect):
             assert fire.seq not in self.outstanding[fire.work.shard, fire.epoch]
@@ -196,7 +209,7 @@ class World:
         if self.clock.monotonic() < self.leaving[shard] + HAND_OVER_S:
             epoch = self.epochs[shard]
             assert not [fire for fire in self.sent if (fire.work.shard, fire.epoch) == (shard, epoch)]
-            writes = [order for order in self.orders if isinstance(order, Claim | Release | Settle | Record)]
+            writes = [o for o in self.orders if isinstance(o, Claim | Release | Settle | Record | SendAgain)]
             assert not [order for order in writes if order.epochs.get(shard) == epoch]
 
     def answer(self) -> None:
@@ -209,6 +222,8 @@ class World:
             Claim: self._claimed,
             ReadWaiting: self._waiting,
             Release: self._released,
+            ReadUnstarted: self._unstarted,
+            SendAgain: self._sent_again,
             CountPredecessors: self._counted,
             Settle: self._settled,
             Record: lambda _: self.engine.recorded(),
@@ -252,6 +267,28 @@ class World:
                 self.settle(fire)
         return self.engine.released(release, ids)
 
+    def _unstarted(self, read: ReadUnstarted) -> list[Effect]:
+        """Some of what was confirmed is suspected, some of it overtaken; some was acquired meanwhile."""
+        for fire in list(self.unstarted.values()):
+            if self.random.random() < 0.3:
+                del self.unstarted[fire.id]
+        rows = [fire for fire in self.unstarted.values() if fire.work.shard in read.after]
+        suspects = [
+            make_fire(f.work, f.scheduled_for, seq=f.seq, epoch=f.epoch, attempt=f.attempt, claimed_at=f.claimed_at)
+            for f in rows
+        ]
+        overtaken = {fire.id for fire in suspects if self.random.random() < 0.2}
+        return self.engine.unstarted_read(Unstarted(suspects, overtaken, {}))
+
+    def _sent_again(self, send: SendAgain) -> list[Effect]:
+        ids = {fire.id for fire in send.fires if self.random.random() >= self.unkind(0.2)}
+        for fire in send.fires:
+            if fire.id not in ids:
+                self.settle(fire)
+            self.unstarted.pop(fire.id, None)
+        self.sent_again += len(ids)
+        return self.engine.sent_again(send, ids)
+
     def _counted(self, count: CountPredecessors) -> list[Effect]:
         ahead = {fire.id: Predecessors(1, 0) for fire in count.fires if self.random.random() < self.unkind(0.4)}
         return self.engine.predecessors_counted(count, ahead)
@@ -264,8 +301,8 @@ class World:
         return self.engine.settled(settle)
 
 
-def _numbered(effect: Claim | Release) -> list[Fire]:
-    if isinstance(effect, Release):
+def _numbered(effect: Claim | Release | SendAgain) -> list[Fire]:
+    if isinstance(effect, Release | SendAgain):
         return list(effect.fires)
     return [row.fire for plan in effect.plans for row in plan.rows]
 
@@ -285,6 +322,16 @@ def test_the_world_is_one_in_which_something_happens() -> None:
     for _ in range(2000):
         world.step()
     assert world.published > 50
+
+
+def test_the_world_is_one_in_which_messages_are_sent_again() -> None:
+    sent = 0
+    for seed in range(4):
+        world = World(seed)
+        for _ in range(600):
+            world.step()
+        sent += world.sent_again
+    assert sent > 5
 
 
 @settings(max_examples=25, deadline=None)

@@ -96,7 +96,7 @@ def run_of_a_dead_worker(job: Job, minutes_ago: int, *, attempt: int) -> UUID:
     run: dict[str, Any] = {"state": "running", "holder": UUID(int=1), "started_at": now - timedelta(minutes=9)}
     lease = now - timedelta(minutes=1)
     fire = make_fire(job, now - timedelta(minutes=minutes_ago), attempt=attempt, lease_until=lease, **run)
-    return fire.pk  # type: ignore[no-any-return]
+    return fire.pk
 
 
 def test_a_receiver_that_hangs_holds_nothing_up(start_either: StartNode) -> None:

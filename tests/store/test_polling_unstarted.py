@@ -103,7 +103,7 @@ def test_what_was_claimed_later_and_acquired_long_ago_has_overtaken_it(
     world.add(2, 99)
     later = world.put(2, 3, state="succeeded", attempt=1, confirmed=True)
     Fire.objects.filter(pk=later).update(
-        started_at=database_now() - SECOND * 61, claimed_at=row(lost).claimed_at + SECOND * claimed_s
+        started_at=database_now() - SECOND * 61, claimed_at=database_now() - SECOND * (61 - claimed_s)
     )
     found = pollers("b").unstarted(limit=10)
     assert found.overtaken == ({lost.id} if is_overtaken else set())

@@ -133,12 +133,20 @@ RETURNING f.id, f.state, f.fence
 -- name: supersede
 -- Behind the claim that plans these jobs anew after edits: what an older schedule had claimed ahead of the first of them, and the new one
 -- has not, is to run no more, whatever is edited next. (What a plain Celery task was sent stays sent.)
+WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days
+    FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[], %(edits)s::timestamptz[]) AS p(job_id, version, edited_at)
+    JOIN scheduling_job k ON k.id = p.job_id AND k.schedule_version = p.version AND k.deleted_at IS NULL
+    JOIN scheduling_fire f ON f.job_id = p.job_id AND f.scheduled_for > p.edited_at
+    WHERE f.origin = '' AND f.attempt = 0 AND f.schedule_version < p.version
+      AND (f.state = 'claimed' AND {guarded} OR f.state IN ('parked', 'retry_wait') OR f.state = 'skipped' AND f.reason = 'paused')
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f
+)
 UPDATE scheduling_fire f
 SET state = 'skipped', reason = 'superseded', wake_at = NULL, finished_at = clock_timestamp()
-FROM unnest(%(job_ids)s::uuid[], %(versions)s::integer[], %(edits)s::timestamptz[]) AS p(job_id, version, edited_at)
-JOIN scheduling_job k ON k.id = p.job_id AND k.schedule_version = p.version AND k.deleted_at IS NULL
-WHERE f.job_id = p.job_id AND f.scheduled_for > p.edited_at AND f.origin = '' AND f.attempt = 0 AND f.schedule_version < p.version
-  AND (f.state = 'claimed' AND {guarded} OR f.state IN ('parked', 'retry_wait') OR f.state = 'skipped' AND f.reason = 'paused')
+FROM held h
+WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
 
 -- name: blockers
 -- Node sessions that hold what a take-over waits for: frozen ones, or ones inside a long statement.
