@@ -57,7 +57,7 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=4)
     arguments.add_argument("--concurrency", type=int, default=1, help="processes of each worker")
     arguments.add_argument("--kill-every", type=float, default=2.0, help="seconds")
-    arguments.add_argument("--work-ms", type=float, default=10.0)
+    arguments.add_argument("--work-ms", type=float, default=20.0)
     arguments.add_argument("--seed", type=int, default=1)
     options = arguments.parse_args()
     settings = {"FIRE_LEASE_S": LEASE_S, "FIRE_GRACE_S": 2.0} | given_settings(options.set)
