@@ -1,7 +1,7 @@
 # make demo [SECONDS=n] [SPEED=x] [JOBS=file.jsonl] [EMBEDDED=1]   the whole thing, live; docs in README.md
 # make test [ARGS="-k name"]                                       all checks and the whole suite
 # make test-embedded                                               the main job's tests with the embedded services
-# make chaos [SECONDS=n] [SEED=s] [REPORT=1]                       faults on real services, its own; docs/reliability.md
+# make chaos [SECONDS=n] [SEED=s] [ONLY=9,16] [REPORT=1]           faults on real services, its own; docs/reliability.md
 # make sim [SEEDS=n] [SEED=first]                                  the deterministic simulation, at length
 # make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; make bench-report: docs
 # make lint                                                        style, types, direction of imports, migrations
