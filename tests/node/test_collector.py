@@ -26,6 +26,7 @@ from scheduling.node import collector as module
 from scheduling.node.collector import Collector
 from scheduling.store.collect import CollectStore
 from scheduling.store.connection import connector
+from tests.coordination.etcd_world import database_place
 from tests.fires import NOON, headers_of, make_fire, make_job, row_of
 from tests.processes import eventually
 from tests.proxy import Proxy
@@ -57,7 +58,7 @@ def proxies(rabbitmq_url: str) -> Iterator[tuple[Proxy, Proxy]]:
     """Before the broker, and before the database."""
     parts = urlsplit(rabbitmq_url)
     broker = Proxy((parts.hostname or "127.0.0.1", parts.port or 5672))
-    database = Proxy((connection.settings_dict["HOST"] or "127.0.0.1", int(connection.settings_dict["PORT"] or 5432)))
+    database = Proxy(database_place())
     yield broker, database
     for proxy in (broker, database):
         proxy.close()

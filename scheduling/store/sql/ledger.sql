@@ -74,7 +74,7 @@ WHERE {row} AND f.job_id = job.id AND f.fence = %(fence)s AND f.state = 'claimed
 RETURNING f.id
 
 -- name: asked_for
-EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL)
+coalesce((SELECT d.redriven_at IS NOT NULL FROM scheduling_deadletter d WHERE d.fire_id = f.id), false)
 
 -- name: who_asked_for
 SELECT CASE WHEN {asked_for} THEN 'redriven' ELSE '' END FROM scheduling_fire f WHERE {row}

@@ -227,7 +227,7 @@ RETURNING p.shard_id, p.ctid::text
 SELECT f.* FROM scheduling_fire f JOIN scheduling_job j ON j.id = f.job_id
 WHERE f.shard_id = w.shard AND f.tenant_id = w.tenant_id AND f.state IN ('parked', 'retry_wait') AND f.wake_at <= %(now)s
   AND (j.paused_at IS NULL OR j.paused_until <= %(now)s OR f.origin <> ''
-       OR EXISTS (SELECT FROM scheduling_deadletter d WHERE d.fire_id = f.id AND d.redriven_at IS NOT NULL))
+       OR coalesce((SELECT d.redriven_at IS NOT NULL FROM scheduling_deadletter d WHERE d.fire_id = f.id), false))
 
 -- name: tenants_waiting
 -- Which tenants of a shard have something that has waited long enough: a skip scan over the tenants, each with its earliest.
@@ -425,7 +425,8 @@ WHERE EXISTS (SELECT FROM scheduling_workertask WHERE name > '' AND is_guarded)
 GROUP BY f.shard_id
 
 -- name: guarded
-EXISTS (SELECT FROM scheduling_job j JOIN scheduling_workertask k ON k.name = j.task WHERE j.id = f.job_id AND k.is_guarded)
+-- (Of an EXISTS Postgres 18 may make a table of all jobs, read whole, whatever it is told of sequential scans; not of a value.)
+coalesce((SELECT k.is_guarded FROM scheduling_job j JOIN scheduling_workertask k ON k.name = j.task WHERE j.id = f.job_id), false)
 
 -- name: unstarted_confirmed
 -- The same of what stop 2 has confirmed: these say by when they are to be acquired.
