@@ -30,7 +30,7 @@ from scheduling.worker.context import JobContext
 from scheduling.worker.fired import Fired
 from tests.store.ledger_plans import keep_all_plans
 from tests.store.pair_stage import Seat, Write, stopped_at_its_end
-from tests.store.pair_world import CLOCK, EPOCHS, MINUTE, SHARD, World, at
+from tests.store.pair_world import CLOCK, EPOCHS, GRACE, MINUTE, SHARD, World, at
 
 LEASE = timedelta(seconds=30)
 LONG_AFTER = NOON + timedelta(days=40, minutes=20)  # that day's history is over, and its minutes of the ring are idle
@@ -140,7 +140,7 @@ def expire(world: World, seat: Seat) -> Any:
 
 
 def _poller(seat: Seat) -> PollingStore:
-    return PollingStore(seat.connect, shards=SHARD + 1, grace=timedelta(seconds=5), confirm_s=30)
+    return PollingStore(seat.connect, shards=SHARD + 1, grace=GRACE, confirm_s=30)
 
 
 def poll(_world: World, seat: Seat) -> Any:
