@@ -340,7 +340,8 @@ WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.loc
 SELECT count(pg_notify('fairbeat_cancel', a.id::text)) FROM asked a WHERE a.state = 'running'
 
 -- name: expired
--- Running beyond the lease: the worker is gone, or was frozen. The last columns: somebody else has locked the row; and beyond the grace.
+-- Running beyond the lease: the worker is gone, or was frozen. The last columns: somebody else has locked the row (or has renewed the lease
+-- since this statement began: whoever was told so has it); and beyond the grace.
 SELECT f.id, f.shard_id, f.scheduled_for, f.history_days, f.fence, f.attempt, f.max_attempts, f.holder,
     extract(epoch FROM j.retry_base)::float8, extract(epoch FROM j.retry_cap)::float8, j.deleted_at IS NOT NULL OR f.cancel_reason <> '',
     greatest(1, least(f.attempt, f.attempt - (f.max_attempts - j.max_attempts))), f.origin, j.id, j.name, j.task, t.slug, held.id IS NULL,
@@ -354,6 +355,7 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT h.id FROM scheduling_fire h
     WHERE (h.scheduled_for, h.id, h.history_days) = (f.scheduled_for, f.id, f.history_days) AND h.fence = f.fence AND h.state = 'running'
+      AND h.lease_until < clock_timestamp()
     FOR UPDATE SKIP LOCKED
 ) AS held ON true
 JOIN scheduling_job j ON j.id = f.job_id
