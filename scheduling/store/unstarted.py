@@ -41,7 +41,7 @@ def read_unstarted(
         if rows >= share:
             reached[shard] = epoch, seq
         keys += zip(ids or (), scheduled_fors or (), history_days or (), strict=True)
-    keys += connection.execute(sql["unstarted_confirmed"], {"shards": shards, "limit": share}).fetchall()
+    keys += connection.execute(sql["unstarted_confirmed"], {"shards": shards, "limit": limit}).fetchall()
     suspects = read_suspects(connection, sql, keys)
     return Unstarted(suspects, overtaken(connection, sql, suspects, patience=patience), reached)
 
