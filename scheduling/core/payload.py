@@ -103,7 +103,8 @@ def unsendable(args: str, kwargs: str) -> str:
     if size > PAYLOAD_LIMIT:
         return f"arguments {_too_large('too many bytes')}"
     for name, text in (("args", args), ("kwargs", kwargs)):
-        if text.count("[") + text.count("{") > DEPTH_LIMIT or _HUGE_IN_TEXT.search(text):
+        is_long = len(text) > DIGITS_LIMIT
+        if text.count("[") + text.count("{") > DEPTH_LIMIT or (is_long and _HUGE_IN_TEXT.search(text)):
             try:
                 value = json.loads(text)
             except (ValueError, RecursionError) as problem:
