@@ -18,6 +18,8 @@ from urllib.parse import quote
 import pytest
 from django.conf import settings
 from django.db import connection
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from fairness.models import Tenant
 from fairness.queues import QueuePlan
@@ -28,6 +30,10 @@ from project.environment.plan import ETCD_MISSING, LOCAL_RABBITMQ, MISSING
 from project.environment.urls import is_amqp
 from scheduling.core.errors import FairbeatError, ServiceUnreachable
 from tests.processes import Spawned
+
+# How long an example takes says how busy the machine is, and nothing of what is tested.
+hypothesis_settings.register_profile("fairbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("fairbeat")
 
 Spawn = Callable[..., Spawned]
 SERVICES = ("rabbitmq", "redis", "etcd")

@@ -16,7 +16,7 @@ KEYS = st.sampled_from(["customer", "password", "api_key", "card", "shipping", "
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(['", "token": ', "\\", "\\\\"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=8,
+    max_leaves=5,
 )
 
 
@@ -65,7 +65,7 @@ def test_the_beginning_of_a_text_is_that_of_its_masked_value(value: dict[str, An
     masked = canonical_json(mask(value))
     shown = Mask().beginning(text, length)
     assert shown in (masked[:length], text[:length])
-    if len(text) <= length:
+    if max(len(text), len(masked)) <= length:  # "********" is longer than a short secret
         assert json.loads(shown) == mask(value)
 
 

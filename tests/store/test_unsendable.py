@@ -127,7 +127,7 @@ def test_integers_that_python_does_not_read_stop_no_shard(look: Look, jobs: list
     assert states(other) == ["claimed"]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(JSON, max_size=3), st.dictionaries(TEXTS, JSON, max_size=3))
 def test_what_is_accepted_comes_out_of_postgres_as_it_was(args: list[Any], kwargs: dict[str, Any]) -> None:
     saved = Job.objects.cron("t", "0 6 * * *", args=args, kwargs=kwargs)
