@@ -204,6 +204,7 @@ def discard(letters: Letters, *, by: str, using: str = DEFAULT_DB_ALIAS) -> int:
     who = said("by", by, limit=BY_LIMIT)
     ids = ids_of_letters(letters)
     with in_transaction(using) as connection:
+        connection.execute(statements("redrive")["one_at_a_time"])
         row = connection.execute(statements("redrive")["discard"], {"letters": integers(ids)}).fetchone()
     assert row is not None
     gone = int(row[0])

@@ -45,6 +45,7 @@ def ask_redrive(
     ids = ids_of_letters(letters)
     sql = statements("redrive")
     with in_transaction(using) as connection:
+        connection.execute(sql["one_at_a_time"])
         asked = Redrive.objects.using(using).create(asked_at=timezone.now(), asked_by=who, rate_per_s=rate_per_s)
         marked = connection.execute(sql["mark"], {"letters": integers(ids), "redrive": asked.pk}).rowcount
         if not marked:

@@ -182,6 +182,18 @@ def test_after_an_outage_the_rate_counts_from_the_last_move(job: Job) -> None:
     assert carry_out() == 2
 
 
+def test_so_it_is_where_its_letters_are_few_among_others(job: Job) -> None:
+    first = add_dead(job)
+    DeadLetter.objects.bulk_create(
+        DeadLetter(reason="undecodable", fingerprint="f" * 16, died_at=DAY) for _ in range(300)
+    )
+    last = add_dead(job, DAY + timedelta(minutes=1))
+    asked = ask_redrive([first, last], by="anna", rate_per_s=1)
+    assert carry_out() == 1
+    asked_ago(asked, 3600)
+    assert carry_out() == 0
+
+
 def test_a_seconds_worth_is_spread_over_the_second_of_job_time(job: Job) -> None:
     JobClock.objects.create(job_origin=DAY, real_origin=DAY, speed=60)
     add_many_dead(job, 5)

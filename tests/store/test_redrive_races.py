@@ -9,7 +9,9 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
+from scheduling.core.errors import InvalidField
 from scheduling.models import DeadLetter, Fire, Job, Redrive
+from scheduling.services.dead_letters import discard
 from scheduling.services.redrive import ask_redrive, stop_redrive
 from scheduling.store.connection import Connection, connector
 from scheduling.store.partitions import ensure
@@ -48,6 +50,27 @@ def test_while_one_node_moves_letters_another_passes_the_redrive_over(job: Job, 
     assert redrive(node, now=DAY) == 0
     assert Redrive.objects.get().moved == 2
     assert asked.total == 2
+
+
+def test_a_second_click_takes_no_letters_from_the_first(job: Job, in_thread: InThread) -> None:
+    letters = add_many_dead(job, 2)
+    with transaction.atomic():
+        first = ask_redrive(letters, by="anna")
+        again = in_thread(ask_redrive, letters, by="anna")
+        until_someone_waits()
+    with pytest.raises(InvalidField, match="none of them can be redriven: 2 being redriven already"):
+        again.result()
+    assert set(DeadLetter.objects.values_list("redrive", flat=True)) == {first.pk}
+
+
+def test_who_discards_meanwhile_passes_over_what_was_just_asked_for(job: Job, in_thread: InThread) -> None:
+    letters = add_many_dead(job, 2)
+    with transaction.atomic():
+        ask_redrive(letters[:1], by="anna")
+        discarding = in_thread(discard, letters, by="ben")
+        until_someone_waits()
+    assert discarding.result() == 1
+    assert DeadLetter.objects.get() == letters[0]
 
 
 def test_to_stop_it_waits_for_what_is_being_moved(job: Job, in_thread: InThread) -> None:

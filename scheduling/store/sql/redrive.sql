@@ -21,6 +21,10 @@ LEFT JOIN scheduling_redrive r ON r.id = d.redrive_id AND {is_open}
 -- name: standings
 SELECT {standing}, count(*) FROM {with_standing} WHERE d.id = ANY (%(letters)s::bigint[]) GROUP BY 1
 
+-- name: one_at_a_time
+-- Who marks or discards letters sees what the one before him has marked: a second click finds them under way, and takes them from nobody.
+SELECT pg_advisory_xact_lock(hashtext('fairbeat redrives'))
+
 -- name: mark
 WITH held AS MATERIALIZED (  -- in the order in which all lock letters
     SELECT d.id FROM {with_standing}
@@ -48,13 +52,14 @@ redrive_id = %(redrive)s AND redriven_at IS NULL
 -- that was moved last is close before the first that was not. The last column is the speed of the job clock.
 SELECT r.rate_per_s, r.moved + r.skipped, extract(epoch FROM clock_timestamp() - r.asked_at)::float8,
     extract(epoch FROM clock_timestamp() - greatest(r.asked_at, (
-        SELECT max(d.redriven_at)
+        SELECT d.redriven_at
         FROM (
-            SELECT redrive_id, redriven_at FROM scheduling_deadletter
+            SELECT id, redrive_id, redriven_at FROM scheduling_deadletter
             WHERE id < (SELECT id FROM scheduling_deadletter WHERE {of_redrive} ORDER BY id LIMIT 1)
-            ORDER BY id DESC LIMIT 100
+            ORDER BY id DESC LIMIT 10000  -- those in between are other people's: no reason to look for ever
         ) AS d
-        WHERE d.redrive_id = r.id)))::float8,
+        WHERE d.redrive_id = r.id
+        ORDER BY d.id DESC LIMIT 1)))::float8,
     extract(epoch FROM fairbeat_job_time(now() + interval '1 s') - fairbeat_job_time(now()))::float8
 FROM scheduling_redrive r WHERE r.id = %(redrive)s AND {is_open}
 FOR NO KEY UPDATE OF r SKIP LOCKED
