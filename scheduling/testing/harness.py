@@ -61,9 +61,8 @@ class Harness:
         self._exits = ExitStack()
 
     def __enter__(self) -> Harness:
-        connect, grace = joins(self._using), timedelta(seconds=self._settings.FIRE_GRACE_S)
         with committing(self._using):
-            self._times = Times(connect, using=self._using, start=self._start, grace=grace)
+            self._times = Times(joins(self._using), using=self._using, start=self._start)
             self._times.begin()
         self._broker = MemoryBroker()
         self._worker = PlayedWorker(self._using, lease_s=self._settings.FIRE_LEASE_S, clock=self._times.clock)

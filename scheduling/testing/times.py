@@ -22,10 +22,10 @@ class Due(NamedTuple):
 
 
 class Times:
-    """Job time stands until it is moved. ``grace`` is how long a run is left alone beyond its lease."""
+    """Job time stands until it is moved."""
 
-    def __init__(self, connect: Connect, *, using: str, start: datetime | None, grace: timedelta) -> None:
-        self._connect, self._grace = connect, grace
+    def __init__(self, connect: Connect, *, using: str, start: datetime | None) -> None:
+        self._connect = connect
         self._clocks = JobClock.objects.using(using)
         self._before: JobClock | None = None
         self.clock = ManualClock(JobClock.objects.db_manager(using).now() if start is None else start)
@@ -61,7 +61,7 @@ class Times:
 
     def look(self) -> Due:
         """What is due, and will be."""
-        return Due(*self._run("due", now=self.now, grace=self._grace).fetchone())
+        return Due(*self._run("due", now=self.now).fetchone())
 
     def _move(self, by: timedelta) -> None:
         self._run("move", now=self.now, by=by)

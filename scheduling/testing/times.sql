@@ -39,7 +39,7 @@ SELECT coalesce(bool_or(at <= %(now)s), false), min(at) FILTER (WHERE at > %(now
     SELECT next_fire_at FROM scheduling_job WHERE next_fire_at IS NOT NULL
     UNION ALL SELECT paused_until FROM scheduling_job WHERE paused_until IS NOT NULL AND deleted_at IS NULL
     UNION ALL SELECT CASE state
-        WHEN 'running' THEN %(now)s::timestamptz + (lease_until - {stood_at}) + %(grace)s::interval + interval '1 ms'
+        WHEN 'running' THEN %(now)s::timestamptz + (lease_until - {stood_at}) + interval '1 ms'
         ELSE wake_at END
     FROM scheduling_fire f, scheduling_jobclock c WHERE state IN ('parked', 'retry_wait', 'running')
       AND NOT (state = 'parked' AND reason = 'overlap' AND wake_at > %(now)s AND EXISTS (  -- its end will tell; no need to look twice a second
