@@ -148,7 +148,7 @@ def step(row: Step) -> str:
 
 def cancelled(done: Cancelled) -> str:
     """What a cancellation has done."""
-    said = f"Cancelled: {done.at_once} that had not started. Asked to stop: {done.asked} that run."
+    said = f"Cancelled: {done.at_once} that did not run. Asked to stop: {done.asked} that run."
     if done.sent:
         said += f" Sent to plain Celery tasks, and not to be called back: {done.sent}."
     return said + (f" Had ended before: {done.over}." if done.over else "")

@@ -58,7 +58,7 @@ def test_fires_that_were_selected_are_shown_and_then_cancelled(job: Job, admin_c
         assert words in page.content.decode()
 
     done = confirm(admin_client, page, reason="a mistake")
-    assert said(done) == ["Cancelled: 1 that had not started. Asked to stop: 1 that run."]
+    assert said(done) == ["Cancelled: 1 that did not run. Asked to stop: 1 that run."]
     assert states() == {
         waits.pk: "skipped cancelled",
         runs.pk: "running a mistake",
@@ -79,7 +79,7 @@ def test_jobs_are_rid_of_what_is_unfinished_of_them(job: Job, admin_client: Clie
     fire = add_fire(job, state="parked")
     add_fire(Job.objects.cron("t", "0 * * * *", name="other"))
     page = select(admin_client, "/admin/scheduling/job/", "cancel_unfinished_runs", job)
-    assert said(confirm(admin_client, page)) == ["Cancelled: 1 that had not started. Asked to stop: 0 that run."]
+    assert said(confirm(admin_client, page)) == ["Cancelled: 1 that did not run. Asked to stop: 0 that run."]
     assert states()[fire.pk] == "skipped cancelled"
     assert list(states().values()).count("claimed ") == 1
 

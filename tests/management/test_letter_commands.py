@@ -41,7 +41,7 @@ def test_cancel_by_job_and_by_fire(job: Job, call: Any) -> None:
     runs = add_fire(job, DAY + timedelta(minutes=1), state="running")
     over = add_fire(Job.objects.cron("t", "0 * * * *"), state="succeeded")
     out = call("cancel", "acme/a/report", str(over.pk), "--reason", "a mistake", "--by", "anna")
-    assert out == "cancelled: 1 that had not started, asked to stop: 1 that run; ended before: 1\n"
+    assert out == "cancelled: 1 that did not run, asked to stop: 1 that run; ended before: 1\n"
     for fire in (waits, runs):
         fire.refresh_from_db()
     assert (waits.state, runs.cancel_reason) == ("skipped", "a mistake")
@@ -93,6 +93,17 @@ def test_redrive_may_be_waited_for(job: Job, call: Any, monkeypatch: pytest.Monk
     add_many_dead(job, 2)
     monkeypatch.setattr(redrive_command, "_pause", lambda _: carry_out())
     assert "finished, moved 2 of 2" in call("redrive", "--all", "--rate", "1000", "--wait")
+
+
+def test_who_no_longer_waits_is_told_that_it_goes_on(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    add_dead(job)
+    monkeypatch.setattr(redrive_command, "_pause", interrupt)
+    with pytest.raises(CommandError, match=r"^redrive \d+ goes on; --stop \d+ ends it$"):
+        call_command("redrive", "--all", "--wait")
+    assert Redrive.objects.get().stopped_at is None
 
 
 def test_no_redrive_yet(job: Job, call: Any) -> None:

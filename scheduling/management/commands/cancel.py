@@ -45,7 +45,7 @@ class Command(OperatingCommand):
 
 
 def words(done: Cancelled) -> str:
-    said = f"cancelled: {done.at_once} that had not started, asked to stop: {done.asked} that run"
+    said = f"cancelled: {done.at_once} that did not run, asked to stop: {done.asked} that run"
     if done.sent:
         said += f"; sent to plain Celery tasks, and not to be called back: {done.sent}"
     return said + (f"; ended before: {done.over}" if done.over else "")

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from time import sleep as _pause
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 
 from scheduling.core.errors import InvalidField
@@ -79,9 +79,12 @@ class Command(OperatingCommand):
         self.tell([asdict(one) for one in found], lines, as_json=options["json"])
 
     def _waited(self, redrive_id: int) -> Progress:
-        while (found := progress(redrive_id)).state is RedriveState.UNDER_WAY:
-            self.stderr.write(str(found))
-            _pause(WAIT_S)
+        try:
+            while (found := progress(redrive_id)).state is RedriveState.UNDER_WAY:
+                self.stderr.write(str(found))
+                _pause(WAIT_S)
+        except KeyboardInterrupt:
+            raise CommandError(f"redrive {redrive_id} goes on; --stop {redrive_id} ends it") from None
         return found
 
     def _say(self, found: Progress, options: dict[str, Any]) -> None:
