@@ -8,9 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from project.demo.models import Effect
 from scheduling.models import Entry, Fire, Job, JobClock, JobRun, Node, Shard
+from scheduling.services.backfill import backfill
+from scheduling.services.pause import pause
+from scheduling.services.resume import resume
+from scheduling.services.run_now import run_now
 from tests.conftest import Spawn
 from tests.processes import eventually
 
@@ -22,8 +27,9 @@ pytestmark = [pytest.mark.main_job, pytest.mark.django_db(transaction=True)]
 
 def test_stop_1_is_one_process_and_nothing_but_postgres(spawn: Spawn) -> None:
     spawn("manage.py", "scheduler", "--node-id", "lone", ready="is running", FAIRBEAT_STOP="1", **NOWHERE)
-    jobs = make_jobs()
-    expect_effects(jobs)
+    paused = make_paused()
+    expect_effects(make_jobs())
+    expect_what_people_ask_for(paused)
     assert Node.objects.count() == 1
 
 
@@ -121,6 +127,31 @@ def make_jobs() -> list[Job]:
     now = JobClock.objects.now()
     once = [Job.objects.once(TASK, now, name=f"once-{n}") for n in range(20)]
     return once + [Job.objects.every(TASK, timedelta(seconds=1), name=f"every-{n}") for n in range(5)]
+
+
+def make_paused() -> Job:
+    with transaction.atomic():
+        job = Job.objects.every(TASK, timedelta(seconds=1), name="paused")
+        pause([job], reason="a release", by="anna")
+    return job
+
+
+def expect_what_people_ask_for(paused: Job) -> None:
+    """Nothing runs of a paused job but what is asked for by hand; once resumed it goes on with the newest it missed."""
+    effects = Effect.objects.filter(job_id=paused.id)
+    assert not effects.exists()
+    now = JobClock.objects.now()
+    [started] = run_now([paused], by="ben")
+    filled = backfill(paused, start=now - timedelta(seconds=3), until=now, by="ben", rate_per_s=10)
+    eventually(lambda: effects.count() == 1 + filled.made)
+    assert effects.filter(fire_id=started.fire_id).count() == 1
+    assert set(Fire.objects.filter(job=paused, origin="").values_list("state", "reason")) == {("skipped", "paused")}
+
+    resume([paused], by="ben", catch_up="latest")
+    eventually(lambda: Fire.objects.filter(job=paused, origin="", state="succeeded").count() > 1)
+    caught_up = Fire.objects.filter(job=paused, origin="", state="succeeded").earliest("scheduled_for")
+    assert caught_up.fence == 2  # its row was one that the pause had skipped
+    assert set(Counter(effects.values_list("fire_id", flat=True)).values()) == {1}
 
 
 def expect_effects(jobs: list[Job]) -> None:
