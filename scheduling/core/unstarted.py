@@ -52,6 +52,8 @@ class Walk:
         self._reached: dict[int, tuple[int, int]] = {}
         self._overtaken: list[Fire] = []
         self._suspects: list[Fire] = []  # whose queue is asked for
+        self._asked: dict[Queue, int] = {}  # in which round each was asked for last
+        self._round = 0
         self._at = 0.0 if patience_s < inf else inf
         self._is_under_way = False
 
@@ -73,11 +75,17 @@ class Walk:
         mine = [fire for fire in found.suspects if fire.work.shard in shards]
         self._overtaken = [fire for fire in mine if fire.id in found.overtaken]
         self._suspects = [fire for fire in mine if fire.id not in found.overtaken]
-        of_queues = {lane_of(fire): fire for fire in self._suspects}
         if not mine:
             self.end()
             return []
-        return [LookAtQueues(list(of_queues.values())[:QUEUES])]
+        return [LookAtQueues(self._in_turn({lane_of(fire): fire for fire in self._suspects}))]
+
+    def _in_turn(self, of_queues: Mapping[Queue, Fire]) -> list[Fire]:
+        """Those whose queues were not asked for the longest: full ones must not keep the others from their turn."""
+        turn = sorted(of_queues, key=lambda queue: self._asked.get(queue, 0))[:QUEUES]
+        self._round += 1
+        self._asked |= dict.fromkeys(turn, self._round)
+        return [of_queues[queue] for queue in turn]
 
     def queues_seen(self, empty: Collection[Queue], shards: Collection[int]) -> list[Fire]:
         """The fires of these shards that are to be sent again; without any the round is over."""

@@ -7,7 +7,7 @@ from typing import Any
 from scheduling.core.effects import LookAtQueues, ReadUnstarted, Record, SendAgain, TakeAgain
 from scheduling.core.fire import Fire, MisfirePolicy, Verdict
 from scheduling.core.gates import lane_of
-from scheduling.core.unstarted import LIMIT, SOON_S, START, Unstarted, Walk
+from scheduling.core.unstarted import LIMIT, QUEUES, SOON_S, START, Unstarted, Walk
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import Desk, of, one, published
@@ -33,6 +33,18 @@ def found(desk: Desk, *suspects: Fire, overtaken: tuple[Fire, ...] = ()) -> list
 
 
 # -- the walk ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_many_queues_each_is_asked_for_in_its_turn() -> None:
+    walk = Walk(PATIENCE_S)
+    suspects = [suspect(tenant, tenant_id=tenant) for tenant in range(1, QUEUES + 11)]
+
+    def asked() -> set[int]:
+        (look,) = walk.read(Unstarted(suspects, (), {}), [1], 0.0)
+        return {fire.work.tenant_id for fire in look.fires}
+
+    assert asked() == {*range(1, QUEUES + 1)}
+    assert {*range(QUEUES + 1, QUEUES + 11)} < asked()
 
 
 def test_without_a_patience_nothing_is_looked_for() -> None:
