@@ -82,4 +82,4 @@ def end_those_over(connection: Connection, shards: Collection[int], *, now: date
 
 def _end(connection: Connection, job_ids: Collection[UUID], now: datetime) -> dict[UUID, int]:
     rows = connection.execute(statements("pauses")["end"], {"job_ids": uuids(job_ids), "now": now}).fetchall()
-    return dict(rows)
+    return {job: fires for job, fires, _ in rows}

@@ -76,7 +76,7 @@ WHERE f.job_id = e.id AND f.origin = '' AND f.state = 'skipped' AND f.reason = '
 -- name: end
 -- What its catch-up choice brings back is due now: the newest occurrence, or the last catch_up_limit of those within
 -- catch_up_window. What a claim, which looks ahead, took although it is due after the end comes back for its time, whatever the
--- choice. Where max_runs leaves fewer, the earliest of them run, and the schedule is at its end.
+-- choice. Where max_runs leaves fewer, the earliest of them run, and the schedule is at its end. The owner is told that something is due.
 WITH ending AS MATERIALIZED (
     SELECT id, paused_at, paused_until, catch_up, catch_up_limit, catch_up_window, max_runs - fired AS runs_left
     FROM scheduling_job WHERE id = ANY (%(job_ids)s::uuid[]) AND {is_over}
@@ -108,4 +108,4 @@ SET paused_at = NULL, paused_until = NULL, paused_by = '', pause_reason = '', ca
     next_fire_at = CASE WHEN j.max_runs <= j.fired + c.fires THEN NULL ELSE j.next_fire_at END
 FROM counted c
 WHERE j.id = c.id
-RETURNING j.id, c.fires
+RETURNING j.id, c.fires, CASE WHEN c.fires > 0 THEN pg_notify('fairbeat', j.shard_id::text) END
