@@ -10,6 +10,7 @@ from scheduling.core.effects import Claim, Effect, Publish, ReadDue, ReadWaiting
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.planning import DueJob
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import ManualClock
 
 E = TypeVar("E")
@@ -48,7 +49,7 @@ class Desk:
             if isinstance(effect, ReadDue):
                 self.engine.due_read(effect, [])
             if isinstance(effect, ReadWaiting):
-                self.engine.waiting_read([])
+                self.engine.waiting_read(Waiting([]))
         return effects
 
     def note(self, effects: Sequence[Effect]) -> list[Effect]:

@@ -151,7 +151,9 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Bring back the dead letters whose turn it is. One node does it: the owner of shard 0. Needs no answer."""
+    """Bring back the dead letters whose turn it is, whatever the epochs. One node does it: the owner of shard 0. Needs
+    no answer.
+    """
 
     now: datetime
 
@@ -195,6 +197,5 @@ StoreEffect = (
     | SendAgain
     | Promote
     | Expire
-    | Redrive
 )
-Effect = StoreEffect | Publish | LookAtQueues | TakeAgain | HandOver
+Effect = StoreEffect | Publish | LookAtQueues | Redrive | TakeAgain | HandOver

@@ -1,7 +1,8 @@
 """A node's decisions: events in, effects out.
 
-The engine owns the shards' watermarks, the timing wheel, and every fire between claim and confirm. It reads time from
-its clock alone, never sleeps, dials or writes; so a simulation can drive the real code. One thread calls it.
+The engine owns the shards' watermarks, the timing wheel, and every fire between claim and confirm (``dispatch``: from
+the wheel on). It reads time from its clock alone, never sleeps, dials or writes; so a simulation can drive the real
+code. One thread calls it.
 
 ::
 
@@ -12,7 +13,7 @@ its clock alone, never sleeps, dials or writes; so a simulation can drive the re
 
 Invariants: a number (epoch, seq) is settled once its fire is confirmed, or its row is known to have left ``claimed``,
 and not before; nothing is published unless this node's lease is in force and it holds the fire's epoch; whatever
-waits over ``TURN_S`` for its turn is parked, so that it does not hold the watermark; for a shard that is leaving
+waits too long for its turn is parked, so that it does not hold the watermark; for a shard that is leaving
 (``hand_over``) nothing begins any more.
 """
 
@@ -24,13 +25,12 @@ from math import inf
 from uuid import UUID
 
 from scheduling.core.clock import Clock
+from scheduling.core.dispatch import Dispatch
 from scheduling.core.effects import (
-    CancelRunning,
     Claim,
     CountPredecessors,
     Effect,
     HandOver,
-    Publish,
     ReadDue,
     ReadUnstarted,
     ReadWaiting,
@@ -38,27 +38,24 @@ from scheduling.core.effects import (
     Release,
     SendAgain,
     Settle,
-    Settlement,
     StoreEffect,
     TakeAgain,
 )
-from scheduling.core.fire import Fire, Outcome, Verdict
-from scheduling.core.gates import BROKER, Gates, Queue, lane_of
+from scheduling.core.fire import Fire, Outcome
+from scheduling.core.fire_wheel import FireWheel
+from scheduling.core.gates import BROKER, Gates, Queue
 from scheduling.core.hand_over import HandOvers
-from scheduling.core.judging import judge_fires, judge_overlaps, late_s, parked
 from scheduling.core.latency import LatencyHistogram
 from scheduling.core.looks import Looks
-from scheduling.core.marks import Marks, number_of
+from scheduling.core.marks import Marks
 from scheduling.core.outstanding import Outstanding
-from scheduling.core.overlap import RECHECK_S, Predecessors
+from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, plan_jobs
 from scheduling.core.ticks import Ticks
-from scheduling.core.timing_wheel import TimingWheel, tick_of
 from scheduling.core.unstarted import Unstarted, Walk
 from scheduling.core.upkeep import Upkeep
+from scheduling.core.waiting import Waiting, WaitingLooks
 
-TURN_S = 1.0  # a fire that waits longer for its turn is parked
-WAIT_S = 0.25  # how often waiting fires are looked for; a hint does not wait for it
 IDLE_S = 1.0  # without shards, or a lease, there is nothing to wake for
 
 
@@ -78,19 +75,25 @@ class Engine:
     def __init__(self, clock: Clock, limits: EngineLimits) -> None:
         self._clock, self._limits = clock, limits
         self._marks = Marks()
-        self._wheel: TimingWheel[Fire] = TimingWheel(tick_of(clock.monotonic()))
         self._outstanding = Outstanding()
         self._leaving = HandOvers(self._outstanding, self._marks)
+        self._wheel = FireWheel(clock, self._leaving)
         self._gates = Gates()
         self.ticks = Ticks()
         self._looks = Looks(self.ticks)
         self._upkeep = Upkeep(clock, self._marks)
         self._walk = Walk(limits.start_patience_s)
-        self._wait_at = 0.0
-        self._releasing = False
+        self._waiting = WaitingLooks(clock, self._outstanding, self._gates, backlog=limits.backlog)
+        self._dispatch = Dispatch(
+            clock,
+            marks=self._marks,
+            outstanding=self._outstanding,
+            gates=self._gates,
+            wheel=self._wheel,
+            leaving=self._leaving,
+            waiting=self._waiting,
+        )
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
-        self.confirmed = 0
-        self.latency = LatencyHistogram()
 
     # -- shards -------------------------------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class Engine:
         self._marks.take(epochs)
         for fire in recovered:
             self._marks.reserve(fire)
-            self._await(fire)
+            self._wheel.add(fire)
         self.look_now()
 
     def drop(self, shards: Collection[int]) -> None:
@@ -118,7 +121,7 @@ class Engine:
         self._outstanding.drop(shards)
         self._leaving.drop(shards)
         if shards:
-            self._wheel.remove_if(lambda fire: fire.work.shard in shards)
+            self._wheel.drop(shards)
 
     def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
         """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others, if it
@@ -126,30 +129,21 @@ class Engine:
         """
         self.drop(stale)
         match effect:
-            case ReadDue(shards):
+            case ReadDue(shards) | Claim(looked_at=shards):
                 self._looks.end(shards)
-            case ReadWaiting():
-                self._releasing = False
+            case ReadWaiting() | Release():
+                self._waiting.end()
+            case ReadUnstarted() | SendAgain():
+                self._walk.end()
             case CountPredecessors(fires):
-                self._count_later(fires)
-            case ReadUnstarted():
-                self._walk.end()
-            case Claim(epochs, _, shards):
-                self._looks.end(shards)
-                self._outstanding.numbering.remove(epochs)
-                return self._take_again(epochs)
-            case Release(epochs):
-                self._releasing = False
-                self._outstanding.numbering.remove(epochs)
-                return self._take_again(epochs)
-            case SendAgain(epochs):
-                self._walk.end()
-                self._outstanding.numbering.remove(epochs)
-                return self._take_again(epochs)
-            case Record(epochs):
+                self._dispatch.count_later(fires)
+            case Record():
                 self._marks.recorded(self._clock.monotonic())
+        match effect:
+            case Claim(epochs) | Release(epochs) | SendAgain(epochs):
+                self._outstanding.numbering.remove(epochs)
                 return self._take_again(epochs)
-            case Settle(epochs):
+            case Record(epochs) | Settle(epochs):
                 return self._take_again(epochs)
         return []
 
@@ -168,7 +162,7 @@ class Engine:
         stays = self._leaving.shards - frozenset(shards)
         self._leaving.drop(stays)
         if leaves := self._leaving.begin(self.shards & frozenset(shards), self._clock.monotonic()):
-            self._wheel.remove_if(lambda fire: fire.work.shard in leaves)
+            self._wheel.drop(leaves)
             self._outstanding.drop_counts(leaves)
         return self._take_again(stays)
 
@@ -177,7 +171,7 @@ class Engine:
     def look_now(self) -> None:
         """A hint: something became due."""
         self._looks.now()
-        self._wait_at = 0.0
+        self._waiting.now()
 
     def next_wake(self) -> float:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
@@ -185,10 +179,7 @@ class Engine:
         wakes = [now + IDLE_S, self._marks.next_record_at(), self._leaving.next_at()]
         if (shards := self._staying) and self._may_act(now):
             wakes += [self._upkeep.next_at(), self._looks.next_at(shards), self._walk.next_at()]
-            if not self._releasing:
-                wakes.append(self._wait_at)
-            if (tick := self._wheel.next_deadline()) is not None:
-                wakes.append(tick / 1000)
+            wakes += [self._waiting.next_at(), self._wheel.next_at()]
         return min(wakes)
 
     def advance(self) -> list[Effect]:
@@ -196,8 +187,8 @@ class Engine:
         now = self._clock.monotonic()
         effects: list[Effect] = []
         if self._may_act(now):
-            if due := self._wheel.advance(tick_of(now)):
-                effects += self._dispatch(due, now)
+            if due := self._wheel.due(now):
+                effects += self._dispatch.due(due, now)
             effects += self._polls(now)
         effects += self._marks.record(now, at_once=bool(self._leaving))
         if gone := self._leaving.over(now):
@@ -222,11 +213,8 @@ class Engine:
                 self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
                 effects.append(ReadDue(half, until, room))
-        if now >= self._wait_at and not self._releasing:
-            self._wait_at = now + WAIT_S
-            if takes_more:
-                self._releasing = True
-                effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
+        if self._waiting.begin(now, takes_more=takes_more):
+            effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
         effects += self._upkeep.begin(shards, now)
         return effects
 
@@ -260,30 +248,19 @@ class Engine:
                     self._marks.done(fire)
                 else:
                     fire.fence = fence
-                    self._await(fire)
+                    self._wheel.add(fire)
         return []
 
-    def waiting_read(self, fires: Sequence[Fire]) -> list[Effect]:
+    def waiting_read(self, found: Waiting) -> list[Effect]:
         shards, now = self._staying, self._clock.monotonic()
-        mine = self._admitted([fire for fire in fires if fire.work.shard in shards], now)
-        if not mine or not self._may_act(now):
-            self._releasing = False
-            return []
-        return [Release(self._numbered_anew(mine), mine)]
-
-    def _admitted(self, fires: Sequence[Fire], now: float) -> list[Fire]:
-        """Without the retries that would crowd out first attempts: beyond half of what may be in flight, or where their
-        tenant's queue is full.
-        """
-        room = max(1, self._limits.backlog // 2) - self._outstanding.retries
-        admitted: list[Fire] = []
-        for fire in fires:
-            if fire.attempt:
-                if room <= 0 or self._gates.opens_at(lane_of(fire)) > now:
-                    continue
-                room -= 1
-            admitted.append(fire)
-        return admitted
+        mine = self._waiting.admitted([fire for fire in found.fires if fire.work.shard in shards], now)
+        if mine and self._may_act(now):
+            return [Release(self._numbered_anew(mine), mine)]
+        if found.fires:
+            self._waiting.end()
+        else:
+            self._waiting.rest(found.next_at, now)
+        return []
 
     def _numbered_anew(self, fires: Sequence[Fire]) -> Mapping[int, int]:
         """Gives the epochs under which their new numbers are to be written."""
@@ -294,9 +271,9 @@ class Engine:
         return epochs
 
     def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
-        self._releasing = False
+        self._waiting.end()
         if len(effect.fires) >= self._limits.batch:
-            self._wait_at = 0.0
+            self._waiting.now()
         self._await_written(effect, ids)
         return []
 
@@ -306,7 +283,7 @@ class Engine:
         for fire in effect.fires:
             if self._marks.holds(fire):
                 if fire.id in ids:
-                    self._await(fire)
+                    self._wheel.add(fire)
                 else:
                     self._marks.done(fire)
 
@@ -331,101 +308,31 @@ class Engine:
         self._await_written(effect, ids)
         return []
 
-    # -- dispatch -----------------------------------------------------------------------------------------------
-
-    def _dispatch(self, due: Sequence[Fire], now: float) -> list[Effect]:
-        """Everything that came due passes the misfire policy, its gate, and the overlap policy of its job."""
-        publish: list[Fire] = []
-        count: list[Fire] = []
-        job_now = self._clock.now()
-        fires, settlements = judge_fires(due, self._clock)
-        for fire in fires:
-            if fire.fire_at > job_now and fire.attempt == 0:
-                self._await(fire)  # job time runs behind what the wheel was told
-            elif (opens_at := self._gates.opens_at(BROKER, lane_of(fire))) > now:
-                self._hold(fire, opens_at, settlements, now)
-            elif fire.may_overlap:
-                publish.append(fire)
-            else:
-                self._outstanding.counting[number_of(fire)] = fire
-                count.append(fire)
-        effects = self._publish(publish) + self._settle(settlements)
-        if count:
-            effects.append(CountPredecessors(count))  # behind Settle: what is skipped is ahead of nobody
-        return effects
+    # -- from due to confirmed ----------------------------------------------------------------------------------
 
     def predecessors_counted(self, effect: CountPredecessors, counts: Mapping[UUID, Predecessors]) -> list[Effect]:
         """Those whose shard was dropped meanwhile, or is leaving, are left out."""
-        if not self._may_act(self._clock.monotonic()):
-            self._count_later(effect.fires)
-            return []
-        counting = self._outstanding.counting
-        mine = [fire for fire in effect.fires if counting.pop(number_of(fire), None) is not None]
-        turns = judge_overlaps(mine, counts, self._clock)
-        effects = self._settle(turns.settlements)
-        if turns.newest:  # behind Settle: they are parked when the end of what runs wakes them
-            effects.append(CancelRunning(self._marks.epochs_of(turns.newest), turns.newest))
-        return effects + self._publish(turns.publish)
-
-    def _count_later(self, fires: Iterable[Fire]) -> None:
-        """Back into the wheel: their predecessors could not be read, or it is not for us to publish now."""
-        again_at = self._clock.monotonic() + RECHECK_S
-        for fire in fires:
-            if self._outstanding.counting.pop(number_of(fire), None) is not None:
-                self._wheel.add(tick_of(again_at) + 1, fire)
-
-    def _hold(self, fire: Fire, opens_at: float, settlements: list[Settlement], now: float) -> None:
-        """Its gate is closed: wait in the wheel, or be parked if it has waited for its turn long enough."""
-        if fire.work.shard in self._leaving:
-            return  # its next owner recovers it
-        if late_s(fire, self._clock, opens_at) > TURN_S:
-            settlements.append(parked(fire, "turn", self._clock, RECHECK_S))
-        else:
-            self._wheel.add(tick_of(max(opens_at, now)) + 1, fire)
-
-    def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
-        if not settlements:
-            return []
-        self._outstanding.settling.update((number_of(settlement.fire), settlement.fire) for settlement in settlements)
-        return [Settle(self._marks.epochs_of([s.fire for s in settlements]), settlements)]
-
-    def settled(self, effect: Settle) -> list[Effect]:
-        for settlement in effect.settlements:
-            if self._outstanding.settling.pop(number_of(settlement.fire), None) is not None:
-                self._marks.done(settlement.fire)
+        if self._may_act(self._clock.monotonic()):
+            return self._dispatch.counted(effect.fires, counts)
+        self._dispatch.count_later(effect.fires)
         return []
 
-    # -- publish ------------------------------------------------------------------------------------------------
-
-    def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
-        self._outstanding.in_flight.update((number_of(fire), fire) for fire in fires)
-        return [Publish(fires)] if fires else []
+    def settled(self, effect: Settle) -> list[Effect]:
+        self._dispatch.settled(effect.settlements)
+        return []
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
-        now = self._clock.monotonic()
-        settlements: list[Settlement] = []
-        for outcome in outcomes:
-            fire = outcome.fire
-            if self._outstanding.in_flight.pop(number_of(fire), None) is None:
-                continue  # its shard was dropped meanwhile
-            match outcome.verdict:
-                case Verdict.CONFIRMED:
-                    self.confirmed += 1
-                    if fire.attempt == 0:
-                        self.latency.record(max(0.0, now - self._clock.real_time(fire.fire_at)))
-                    if not self._gates.all_open:
-                        self._gates.succeed(lane_of(fire), now)
-                        self._gates.succeed(BROKER, now)
-                    self._marks.done(fire)
-                    continue
-                case Verdict.NACKED:
-                    fire.published = True
-                    self._gates.close(lane_of(fire), now)
-                case Verdict.LOST | Verdict.UNSENT:
-                    fire.published |= outcome.verdict is Verdict.LOST
-                    self._gates.close(BROKER, now)
-            self._hold(fire, self._gates.opens_at(BROKER, lane_of(fire)), settlements, now)
-        return self._settle(settlements)
+        return self._dispatch.published(outcomes)
+
+    @property
+    def confirmed(self) -> int:
+        """Messages, since the start."""
+        return self._dispatch.confirmed
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """Of first attempts, from ``fire_at`` to the broker's confirm."""
+        return self._dispatch.latency
 
     # -- watermarks and upkeep ----------------------------------------------------------------------------------
 
@@ -444,14 +351,3 @@ class Engine:
         if more:
             self._upkeep.promote_again()
         return []
-
-    # -- the wheel ----------------------------------------------------------------------------------------------
-
-    def _await(self, fire: Fire) -> None:
-        """Into the wheel, until job time gets to ``fire_at``; a retry is due already."""
-        if fire.work.shard in self._leaving:
-            return  # its next owner recovers it
-        due_at = self._clock.real_time(fire.fire_at) if fire.attempt == 0 else 0.0
-        if due_at == inf:  # job time stands still: ask again
-            due_at = self._clock.monotonic() + RECHECK_S
-        self._wheel.add(tick_of(due_at) + 1, fire)

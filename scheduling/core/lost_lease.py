@@ -28,7 +28,9 @@ class LostLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRun:
-    """A run that its owner has ended: what is told of it. ``state`` and ``reason`` are the fire's from then on."""
+    """A run, or a retry that waited, which its owner has ended: what is told of it. ``state`` and ``reason`` are the
+    fire's from then on.
+    """
 
     fire_id: UUID
     job_id: UUID
@@ -40,6 +42,7 @@ class LostRun:
     attempt: int
     state: State
     reason: str
+    error: str = ERROR
 
 
 def after_lost_lease(

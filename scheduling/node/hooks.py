@@ -20,7 +20,7 @@ from django.dispatch import Signal
 
 from scheduling import signals
 from scheduling.core.fire import Fire, State
-from scheduling.core.lost_lease import ERROR, LostRun
+from scheduling.core.lost_lease import LostRun
 from scheduling.models import Job
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Hooks:
         self._put([(signals.job_fired, partial(_fired, fire)) for fire in fires])
 
     def lost(self, runs: Sequence[LostRun]) -> None:
-        """These outlived their leases, and were ended."""
+        """These were ended by the owner of their shard: they outlived their leases, or made room."""
         told = [(signals.job_dead if run.state is State.DEAD else signals.job_failed, run) for run in runs]
         self._put([(signal, partial(_lost, run)) for signal, run in told if signal.has_listeners(Job)])
 
@@ -102,6 +102,6 @@ def _lost(run: LostRun) -> Facts:
         "scheduled_for": run.scheduled_for,
         "origin": run.origin,
         "attempt": run.attempt,
-        "error": ERROR,
+        "error": run.error,
         "reason": run.reason if run.state is State.DEAD else "lost",
     }

@@ -4,7 +4,8 @@
 
     lease keeper ──assignment──┐                ┌──> storekeeper ────answers──┐
     hints ─────────────────────┼──> inbox ──> engine ──> publisher ──outcomes─┼──> inbox
-    publisher ──outcomes───────┘                └──> queue watcher ──seen─────┘
+    publisher ──outcomes───────┘                ├──> queue watcher ──seen─────┘
+                                                └──> redriver
 
 The engine runs in the thread that calls ``run``; nothing else touches it. What a user's receivers are told, hooks tell
 them.
@@ -30,6 +31,7 @@ from scheduling.node.hooks import Hooks
 from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.node.queue_watcher import QueueWatcher
+from scheduling.node.redriver import Redriver
 from scheduling.node.steering import Steering
 from scheduling.node.storekeeper import Storekeeper
 from scheduling.store.connection import Connect
@@ -74,6 +76,7 @@ class Node:
         self._inbox = Inbox()
         self._hooks = Hooks()
         self._watcher = None if queues is None else QueueWatcher(queues, self._seen_later)
+        self._redriver = Redriver(connect)
         self._stopping = False
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
@@ -85,6 +88,7 @@ class Node:
             release=lambda shards, then: self._lease.release(shards, lambda: self._inbox.put(then)),
             renew_soon=self._lease.renew_soon,
             look=None if self._watcher is None else self._watcher.look,
+            redrive=self._redriver.ask,
         )
         self._storekeeper = Storekeeper(
             store,
@@ -107,6 +111,7 @@ class Node:
         self._hooks.start()
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()
+        self._redriver.start()
         if self._watcher is not None:
             self._watcher.start()
         self._lease.watch()
@@ -152,6 +157,7 @@ class Node:
             self._collector.stop(timeout_s=1.0)
         if self._watcher is not None:
             self._watcher.stop()
+        self._redriver.stop(timeout_s=1.0)
         self._storekeeper.stop(timeout_s=2.0)
         self._hooks.stop(timeout_s=1.0)
         logger.info("node %s has drained", self._node)

@@ -29,6 +29,7 @@ from scheduling.node.health import Health
 from scheduling.node.hooks import Hooks
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.node.queue_watcher import QueueWatcher
+from scheduling.node.redriver import Redriver
 from scheduling.store.connection import Connect
 from scheduling.store.database_clock import DatabaseClock
 from scheduling.store.listener import Listener
@@ -76,6 +77,7 @@ class Poller:
         # outcomes, what was seen of queues, or only a reason to look
         self._wake: SimpleQueue[Sequence[Outcome] | Seen | None] = SimpleQueue()
         self._hooks = Hooks()
+        self._redriver = Redriver(connect)
         self._watcher = None if queues is None else QueueWatcher(queues, self._wake.put)
         self._unstarted: Unstarted | None = None  # whose queues are asked for
         self._look_s, self._look_at = look_s, 0.0
@@ -98,6 +100,7 @@ class Poller:
             self._watcher.start()
         self._lease.start()
         self._store.adopt()
+        self._redriver.start()
         self._hints.start()
         if self._collector is not None:
             self._collector.start()
@@ -128,14 +131,15 @@ class Poller:
             return False
         self._ticks.tick(self._store.shards, self._clock.monotonic())
         self._publish(fires)
-        return len(fires) >= self._batch
+        lost = self._store.lost_runs()  # most of which run again at once
+        self._hooks.lost(lost)
+        return bool(lost) or len(fires) >= self._batch
 
     def _take(self) -> list[Fire]:
         failpoint(Point.CLAIM_BEFORE)
         fires = self._store.poll(self._clock, limit=self._batch)
         if fires:
             failpoint(Point.CLAIM_COMMITTED)
-        self._hooks.lost(self._store.lost_runs())
         return fires
 
     def _tried(self, do: Callable[[], T], otherwise: str) -> T | None:
@@ -158,18 +162,21 @@ class Poller:
                 logger.info("dropped the expired history %s", day)
         if now >= self._redrive_at:
             self._redrive_at = now + REDRIVE_S
-            if redriven := self._store.redrive(self._clock):
-                logger.info("redrove %d dead letters", redriven)
+            self._redriver.ask(self._clock.now())
         if self._watcher is not None and self._unstarted is None and now >= self._look_at:
             self._look_at = now + self._look_s
             self._ask_for(self._store.unstarted(limit=LIMIT), self._watcher)
 
     def _ask_for(self, found: Unstarted, watcher: QueueWatcher) -> None:
-        """``_seen`` is told of the queues of what may have lost its message."""
+        """``_seen`` is told of the queues of what may have lost its message. What would be too many stays due, and is
+        asked for the next time.
+        """
         if found.suspects:
-            self._unstarted = found
             of_queues = {lane_of(fire): fire for fire in found.suspects if fire.id not in found.overtaken}
-            watcher.look(list(of_queues.values())[:QUEUES])
+            asked = dict(list(of_queues.items())[:QUEUES])
+            mine = [fire for fire in found.suspects if fire.id in found.overtaken or lane_of(fire) in asked]
+            self._unstarted = Unstarted(mine, found.overtaken, {})
+            watcher.look(list(asked.values()))
 
     def _seen(self, empty: Seen) -> None:
         """The queues that hold nothing that waits, or are gone."""
@@ -266,6 +273,7 @@ class Poller:
             self._collector.stop(timeout_s=1.0)
         if self._watcher is not None:
             self._watcher.stop()
+        self._redriver.stop(timeout_s=1.0)
         self._lease.leave(timeout_s=1.0)
         self._store.close()
         self._hooks.stop(timeout_s=1.0)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from math import inf
 
 from scheduling.coordination.port import Assignment
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Effect, HandOver, LookAtQueues, Publish, TakeAgain
+from scheduling.core.effects import Effect, HandOver, LookAtQueues, Publish, Redrive, TakeAgain
 from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire
 from scheduling.node.storekeeper import Order, Report, Take
@@ -26,9 +27,9 @@ PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to t
 
 
 class Steering:
-    """``publish``, ``order`` and ``look`` (at the queues of fires) return at once. ``release`` tells the coordinator
-    that shards were drained, and calls its second argument afterwards, in the engine's thread, whether or not it could
-    be told; ``renew_soon`` asks for an assignment.
+    """``publish``, ``order``, ``look`` (at the queues of fires) and ``redrive`` (at this job time) return at once.
+    ``release`` tells the coordinator that shards were drained, and calls its second argument afterwards, in the
+    engine's thread, whether or not it could be told; ``renew_soon`` asks for an assignment.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Steering:
         release: Callable[[frozenset[int], Callable[[], None]], None],
         renew_soon: Callable[[], None],
         look: Callable[[Sequence[Fire]], None] | None = None,
+        redrive: Callable[[datetime], object] = lambda _: None,
     ) -> None:
         self._engine, self._clock = engine, clock
         self._look = look or (lambda _: self.carry_out(engine.queues_seen(())))
+        self._redrive = redrive
         self._publish, self._order, self._tell_released, self._renew_soon = publish, order, release, renew_soon
         self._taking: set[int] = set()
         self._releasing: set[int] = set()
@@ -57,6 +60,8 @@ class Steering:
                     self._publish(fires)
                 case LookAtQueues(fires):
                     self._look(fires)
+                case Redrive(now):
+                    self._redrive(now)
                 case TakeAgain(shards):
                     self._take_again(shards)
                 case HandOver(shards):

@@ -25,7 +25,6 @@ from scheduling.core.effects import (
     ReadWaiting,
     Reap,
     Record,
-    Redrive,
     Release,
     SendAgain,
     Settle,
@@ -62,7 +61,7 @@ Order = StoreEffect | Take | Report
 
 class Storekeeper:
     """``on_stale`` is told which shards have another owner; ``on_taken`` and ``on_not_taken``, how a take-over that was
-    ordered has ended; ``on_lost``, in its own thread, which runs were ended since their leases were out.
+    ordered has ended; ``on_lost``, in its own thread, which runs and retries the store has ended.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Storekeeper:
             case _:
                 return self._keep_up(order)
 
-    def _keep_up(self, order: Reap | CancelRunning | Promote | Expire | Redrive) -> Event | None:
+    def _keep_up(self, order: Reap | CancelRunning | Promote | Expire) -> Event | None:
         match order:
             case Reap(epochs, now):
                 if lost := self._store.reap(epochs, now=now):
@@ -151,16 +150,13 @@ class Storekeeper:
                     self._on_lost(lost)
                     return self._engine.reaped
             case CancelRunning(epochs, newest):
-                self._store.cancel_running(epochs, newest)
+                self._on_lost(self._store.cancel_running(epochs, newest))
             case Promote(epochs, now):
                 more = self._store.promote(epochs, now=now)
                 return lambda: self._engine.promoted(more=more)
             case Expire(shards, now):
                 for day in self._store.expire(shards, now=now):
                     logger.info("dropped the expired history %s", day)
-            case Redrive(now):
-                if redriven := self._store.redrive(now=now):
-                    logger.info("redrove %d dead letters", redriven)
         return None
 
     def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted) -> Event:
@@ -170,8 +166,8 @@ class Storekeeper:
                 jobs = store.due(shards, until=until, limit=limit)
                 return lambda: engine.due_read(order, jobs)
             case ReadWaiting(shards, now, limit):
-                fires = store.waiting(shards, now=now, limit=limit)
-                return lambda: engine.waiting_read(fires)
+                waiting = store.waiting(shards, now=now, limit=limit)
+                return lambda: engine.waiting_read(waiting)
             case CountPredecessors(fires):
                 counts = store.predecessors(fires)
                 return lambda: engine.predecessors_counted(order, counts)

@@ -19,10 +19,11 @@ from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
-from scheduling.core.overlap import Predecessors
+from scheduling.core.overlap import NEWER_IS_DUE, Predecessors
 from scheduling.core.planning import DueJob, JobPlan, PlannedRow
 from scheduling.core.turns import in_turns
 from scheduling.core.unstarted import Unstarted
+from scheduling.core.waiting import Waiting
 from scheduling.store import memory_overlap, memory_unstarted
 from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredRun, StoredShard
@@ -172,20 +173,19 @@ class MemoryStore:
 
     # -- waiting fires ----------------------------------------------------------------------------------------------
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
         with self._lock:
-            found = [
-                fire
+            waits = [
+                (fire.wake_at, fire)
                 for fire in self.rows.fires.values()
-                if fire.work.shard in shards
-                and fire.state in WAITING
-                and fire.wake_at is not None
-                and fire.wake_at <= now
-                and (fire.origin or not self.rows.jobs[fire.work.job_id].is_paused_at(now))
+                if fire.work.shard in shards and fire.state in WAITING and fire.wake_at is not None
             ]
+            due = [fire for wake_at, fire in waits if wake_at <= now]
+            found = [fire for fire in due if fire.origin or not self.rows.jobs[fire.work.job_id].is_paused_at(now)]
             places = _places(found)
             fair = in_turns(found, limit, of=lambda fire: fire.work.tenant_id, at=lambda fire: places[fire.id])
-            return [self._held(fire) for fire in fair]
+            next_at = now if due else min((wake_at for wake_at, _ in waits), default=None)
+            return Waiting([self._held(fire) for fire in fair], next_at)
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         with self._lock:
@@ -205,10 +205,10 @@ class MemoryStore:
         with self._lock:
             return memory_overlap.predecessors(self.rows, fires)
 
-    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> list[LostRun]:
         with self._lock:
             self._hold(epochs)
-            memory_overlap.cancel_running(self.rows, newest)
+            return [_told(fire, error=NEWER_IS_DUE) for fire in memory_overlap.cancel_running(self.rows, newest)]
 
     def settle(self, epochs: Epochs, settlements: Sequence[Settlement]) -> None:
         with self._lock:
@@ -288,22 +288,7 @@ class MemoryStore:
             self.rows.died(fire, error=ERROR)
             if fire.is_exclusive and (first := memory_overlap.wake_next(self.rows, fire.work.job_id)) is not None:
                 first.wake_at = now
-        return LostRun(
-            fire_id=fire.id,
-            job_id=fire.work.job_id,
-            tenant=fire.work.tenant,
-            name=fire.work.name,
-            task=fire.work.task,
-            scheduled_for=fire.scheduled_for,
-            origin=fire.origin,
-            attempt=fire.attempt,
-            state=fire.state,
-            reason=fire.reason,
-        )
-
-    def redrive(self, *, now: datetime) -> int:  # noqa: ARG002
-        """People redrive what is in a database."""
-        return 0
+        return _told(fire, error=ERROR)
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:  # noqa: ARG002
         return False
@@ -331,6 +316,23 @@ class MemoryStore:
 
     def close(self) -> None:
         """There is nothing to give up."""
+
+
+def _told(fire: StoredFire, *, error: str) -> LostRun:
+    """What is told of a fire that was ended."""
+    return LostRun(
+        fire_id=fire.id,
+        job_id=fire.work.job_id,
+        tenant=fire.work.tenant,
+        name=fire.work.name,
+        task=fire.work.task,
+        scheduled_for=fire.scheduled_for,
+        origin=fire.origin,
+        attempt=fire.attempt,
+        state=fire.state,
+        reason=fire.reason,
+        error=error,
+    )
 
 
 def _gives_way(old: StoredFire, job: StoredJob) -> bool:

@@ -23,8 +23,9 @@ def of_job(rows: Rows, job_id: UUID) -> list[StoredFire]:
     ]
 
 
-def cancel_running(rows: Rows, newest: Iterable[Fire]) -> None:
-    """What has begun before these is to stop, or gets no retry."""
+def cancel_running(rows: Rows, newest: Iterable[Fire]) -> list[StoredFire]:
+    """What has begun before these is to stop; gives what gets no retry."""
+    died = []
     for held in newest:
         for fire in of_job(rows, held.work.job_id):
             if _has_begun(fire, held):
@@ -32,6 +33,8 @@ def cancel_running(rows: Rows, newest: Iterable[Fire]) -> None:
                 if fire.state is not State.RUNNING:
                     fire.state, fire.reason, fire.wake_at = State.DEAD, "cancelled", None
                     rows.died(fire, error=NEWER_IS_DUE)
+                    died.append(fire)
+    return died
 
 
 def wake_next(rows: Rows, job_id: UUID) -> StoredFire | None:

@@ -31,7 +31,6 @@ from scheduling.store.due import DueReader
 from scheduling.store.holders import Holders
 from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import Reaped, reap
-from scheduling.store.redrive import redrive
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
 from scheduling.store.unstarted import last_acquired, queue_of, read_suspects
@@ -86,6 +85,7 @@ class PollingStore:
         self._days = partitions.KnownDays()
         self._holders = Holders(connect, grace=grace)
         self._reaped = Reaped([], [])
+        self._cancelled: list[LostRun] = []
 
     def adopt(self) -> None:
         """At a node's start: take up what a stop with owners left."""
@@ -104,14 +104,10 @@ class PollingStore:
             return self._poll(clock, limit)
 
     def lost_runs(self) -> list[LostRun]:
-        """The runs that the last poll has ended; once."""
-        runs, self._reaped = self._reaped.runs, Reaped([], [])
+        """The runs, and retries that made room, that the last poll has ended; once."""
+        runs = self._cancelled + self._reaped.runs
+        self._cancelled, self._reaped = [], Reaped([], [])
         return runs
-
-    def redrive(self, clock: Clock) -> int:
-        """Bring back the dead letters whose turn it is; returns how many fires wait again."""
-        with self._link() as connection:
-            return redrive(connection, now=clock.now())
 
     def expire(self, clock: Clock) -> list[str]:
         """Drop the history whose time-to-live has passed; returns what was dropped."""
@@ -121,13 +117,14 @@ class PollingStore:
         return dropped
 
     def _poll(self, clock: Clock, limit: int) -> list[Fire]:
-        self._reaped = Reaped([], [])
+        self._cancelled, self._reaped = [], Reaped([], [])
         try:
             with self._link() as connection, connection.transaction():
                 fires = self._take(connection, clock, limit)
                 reaped = reap(connection, self.shards, now=clock.now(), grace=self._grace)
         except BaseException:
             self._days.forget()  # a partition that was made in this transaction is gone with it
+            self._cancelled = []
             raise
         self._reaped = reaped
         self._holders.end(reaped.held)
@@ -202,7 +199,7 @@ class PollingStore:
         return [planned[fire] for fire in fences]
 
     def _release(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
-        rows = read_waiting(connection, self._sql, self.shards, now=clock.now(), limit=limit)
+        rows, _ = read_waiting(connection, self._sql, self.shards, now=clock.now(), limit=limit)
         if not rows:
             return []
         fires = [fire_of(row, time.monotonic()) for row in rows]
@@ -228,6 +225,6 @@ class PollingStore:
         turns = judge_overlaps(exclusive, read_predecessors(connection, exclusive), clock)
         self._settle(connection, turns.settlements)
         if turns.newest:
-            cancel_running(connection, turns.newest)
+            self._cancelled = cancel_running(connection, turns.newest)
         stay = {settlement.fire.id for settlement in turns.settlements}
         return [fire for fire in fires if fire.id not in stay]

@@ -14,6 +14,7 @@ from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
 from scheduling.core.unstarted import Unstarted
+from scheduling.core.waiting import Waiting
 
 
 class StoreUnavailable(FairbeatError):
@@ -34,9 +35,9 @@ class ScheduleStore(Protocol):
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         """Advance the jobs and insert their fires; returns the fences of those that are claimed now."""
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
         """Parked fires and retries whose time has come; in fair turns of tenants, and of their first attempts and
-        retries.
+        retries. Where there are none, when the next comes.
         """
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
@@ -51,8 +52,10 @@ class ScheduleStore(Protocol):
     def record(self, epochs: Epochs, marks: Mapping[int, int]) -> None:
         """Write the shards' watermarks."""
 
-    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
-        """Ask the runs that began before these, of the same jobs, to stop; what waits for a retry gets none."""
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> list[LostRun]:
+        """Ask the runs that began before these, of the same jobs, to stop; what waits for a retry gets none, and is
+        returned.
+        """
 
     def unstarted(self, after: Mapping[int, tuple[int, int]], *, patience: timedelta, limit: int) -> Unstarted:
         """A piece of the walk over fires that were published longer than ``patience`` (real time) ago and are not
@@ -67,9 +70,6 @@ class ScheduleStore(Protocol):
 
     def promote(self, epochs: Epochs, *, now: datetime) -> bool:
         """Move what the coming hour needs to where it is read fast; True: there is more of it."""
-
-    def redrive(self, *, now: datetime) -> int:
-        """Bring back the dead letters whose turn it is, for all shards; returns how many fires wait again."""
 
     def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
         """Drop history whose time-to-live has passed on the job clock; returns what was dropped."""

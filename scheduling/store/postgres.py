@@ -24,6 +24,7 @@ from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob, JobPlan
 from scheduling.core.unstarted import Unstarted
+from scheduling.core.waiting import Waiting
 from scheduling.store import partitions
 from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
@@ -31,7 +32,6 @@ from scheduling.store.due import DueReader
 from scheduling.store.holders import Holders
 from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
-from scheduling.store.redrive import redrive
 from scheduling.store.rows import fire_of
 from scheduling.store.statements import statements
 from scheduling.store.unstarted import read_unstarted
@@ -133,11 +133,11 @@ class PostgresStore:
 
     # -- waiting fires ------------------------------------------------------------------------------------------
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
         with self._link() as connection:
-            rows = read_waiting(connection, self._sql, shards, now=now, limit=limit)
+            rows, next_at = read_waiting(connection, self._sql, shards, now=now, limit=limit)
         read_at = time.monotonic()
-        return [fire_of(row, read_at) for row in rows]
+        return Waiting([fire_of(row, read_at) for row in rows], next_at)
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         values = release_values(fires)
@@ -154,10 +154,10 @@ class PostgresStore:
         with self._link() as connection:
             self._write(connection, epochs, lambda: connection.execute(self._sql["settle"], values))
 
-    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> None:
+    def cancel_running(self, epochs: Epochs, newest: Sequence[Fire]) -> list[LostRun]:
         with self._link() as connection, connection.transaction():
             connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
-            cancel_running(connection, newest)
+            return cancel_running(connection, newest)
 
     def unstarted(self, after: Mapping[int, tuple[int, int]], *, patience: timedelta, limit: int) -> Unstarted:
         with self._link() as connection:
@@ -196,10 +196,6 @@ class PostgresStore:
             reaped = reap(connection, epochs, now=now, grace=self._grace)
         self._holders.end(reaped.held)
         return reaped.runs
-
-    def redrive(self, *, now: datetime) -> int:
-        with self._link() as connection:
-            return redrive(connection, now=now)
 
     def _before_pauses_end(self, connection: Connection, shards: Collection[int], now: datetime) -> None:
         """The jobs' rows hold all that their end has to know."""

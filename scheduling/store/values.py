@@ -9,6 +9,7 @@ from uuid import UUID
 
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
+from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors, gives_way
 from scheduling.core.planning import JobPlan
 from scheduling.store.arrays import booleans, instants, integers, uuids, words
@@ -111,10 +112,27 @@ def read_predecessors(connection: Connection, fires: Sequence[Fire]) -> dict[UUI
     return {fire: Predecessors(*counts) for fire, *counts in rows}
 
 
-def cancel_running(connection: Connection, newest: Sequence[Fire]) -> None:
-    """Ask to stop what has begun before these."""
+def cancel_running(connection: Connection, newest: Sequence[Fire]) -> list[LostRun]:
+    """Ask to stop what has begun before these; gives the retries that are dead."""
     sql = statements("schedule", **statements("dead_letters"))
-    connection.execute(sql["cancel_running"], job_keys(newest) | {"reason": NEWER_IS_DUE})
+    rows = connection.execute(sql["cancel_running"], job_keys(newest) | {"reason": NEWER_IS_DUE}).fetchall()
+    return [
+        LostRun(
+            fire_id=fire,
+            job_id=job,
+            tenant=tenant,
+            name=name,
+            task=task,
+            scheduled_for=scheduled_for,
+            origin=origin,
+            attempt=attempt,
+            state=State.DEAD,
+            reason=reason,
+            error=NEWER_IS_DUE,
+        )
+        for state, fire, job, tenant, name, task, scheduled_for, origin, attempt, reason, _ in rows
+        if state == State.DEAD
+    ]
 
 
 def job_keys(fires: Sequence[Fire]) -> dict[str, Any]:

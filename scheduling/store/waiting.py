@@ -28,24 +28,27 @@ Group = tuple[int, int]  # a shard, and one of its tenants
 
 def read_waiting(
     connection: Connection, sql: Mapping[str, str], shards: Collection[int], *, now: datetime, limit: int
-) -> list[TupleRow]:
-    """At most ``limit`` rows. ``now`` is job time. With a ``fire_lock`` more than these may be locked."""
+) -> tuple[list[TupleRow], datetime | None]:
+    """At most ``limit`` rows, and when to look again where there are none, as ``core.waiting`` says. ``now`` is job
+    time. With a ``fire_lock`` more than these may be locked.
+    """
 
     def read(statement: str, groups: Sequence[Group], share: int) -> list[TupleRow]:
         shard, tenant = zip(*groups, strict=True)
         values = {"shards": list(shard), "tenants": list(tenant), "now": now, "share": share}
         return connection.execute(sql[statement], values).fetchall()
 
-    groups: list[Group] = connection.execute(sql["tenants_waiting"], {"shards": sorted(shards), "now": now}).fetchall()
+    *found, last = connection.execute(sql["tenants_waiting"], {"shards": sorted(shards), "now": now}).fetchall()
+    groups: list[Group] = [(shard, tenant) for shard, tenant, _ in found]
     if not groups:
-        return []
+        return [], last[2]
     longest = read_in_shares(
         lambda of, share: read("waiting", of, share), groups, limit, group_of=itemgetter(SHARD, TENANT_ID)
     )
     if len(longest) < limit:
-        return longest
+        return longest, now  # what a pause holds is due, and is no row: nobody knows what comes behind it
     newest = read("waiting_newest", groups, 1 + limit // len(groups))
-    return _fairly(list({row[FIRE_ID]: row for row in (*longest, *newest)}.values()), limit)
+    return _fairly(list({row[FIRE_ID]: row for row in (*longest, *newest)}.values()), limit), now
 
 
 def _fairly(rows: Sequence[TupleRow], limit: int) -> list[TupleRow]:

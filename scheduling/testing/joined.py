@@ -7,7 +7,7 @@ pipelining is left out, and rows are read as psycopg reads them by itself (Djang
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -21,6 +21,7 @@ from psycopg.types.json import JsonbLoader
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire
+from scheduling.core.waiting import Waiting
 from scheduling.store.connection import Connect, Connection
 from scheduling.store.postgres import PostgresStore
 
@@ -83,16 +84,18 @@ class JoinedStore(PostgresStore):
 
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
         epochs, recovered = super().take_over(shards, node)
-        return epochs, self._by_our_clock(recovered)
+        self._by_our_clock(recovered)
+        return epochs, recovered
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> list[Fire]:
-        return self._by_our_clock(super().waiting(shards, now=now, limit=limit))
+    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
+        found = super().waiting(shards, now=now, limit=limit)
+        self._by_our_clock(found.fires)
+        return found
 
-    def _by_our_clock(self, fires: list[Fire]) -> list[Fire]:
+    def _by_our_clock(self, fires: Sequence[Fire]) -> None:
         ahead_s = self._clock.monotonic() - time.monotonic()
         for fire in fires:
             fire.claimed_at += ahead_s
-        return fires
 
     def _end_blockers(self, waiting_pid: int) -> None:
         """Nobody else can hold what a take-over waits for."""

@@ -22,6 +22,7 @@ from scheduling.node.steering import Steering
 from scheduling.node.storekeeper import Order, Storekeeper
 from scheduling.signals import tell
 from scheduling.store.port import ScheduleStore
+from scheduling.store.redrive import redrive
 from scheduling.testing.broker import MemoryBroker
 from scheduling.testing.clock import ManualClock
 from scheduling.testing.joined import JoinedStore, joins
@@ -50,6 +51,7 @@ class PlayedNode:
             order=self._orders.append,
             release=lambda _, then: self._inbox.put(then),  # it is never asked to
             renew_soon=lambda: None,
+            redrive=lambda now: redrive(joins(using)(), now=now),
         )
         store = JoinedStore(using, grace=timedelta(seconds=settings.FIRE_GRACE_S), clock=clock)
         self._session = _Session(store)

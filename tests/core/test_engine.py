@@ -22,6 +22,7 @@ from scheduling.core.effects import (
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, State, Verdict
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, job_id, make_due, make_fire, make_work
 from tests.engine_desk import Desk, of, one, published
@@ -84,7 +85,7 @@ def test_what_was_read_before_the_lease_ran_out_is_not_claimed_after_it() -> Non
     desk.engine.lease_until = 0.5
     desk.clock.advance(1)
     assert desk.engine.due_read(one(ReadDue, effects), [due()]) == []
-    assert desk.engine.waiting_read([make_fire(seq=0, epoch=0)]) == []
+    assert desk.engine.waiting_read(Waiting([make_fire(seq=0, epoch=0)])) == []
     desk.engine.lease_until = 100.0
     assert of(ReadDue, desk.pass_time()), "it looks again"
 
@@ -149,7 +150,7 @@ def test_a_fire_that_was_asked_for_one_at_a_time_waits_though_its_job_allows_ove
     desk = Desk()
     row: dict[str, Any] = {"seq": 0, "epoch": 0, "origin": "backfill:7", "exclusive": True, "fire_at": NOON}
     fires = [make_fire(at=NOON + SECOND * n, **row) for n in (1, 2)]
-    release = one(Release, desk.engine.waiting_read(fires))
+    release = one(Release, desk.engine.waiting_read(Waiting(fires)))
     desk.note(desk.engine.released(release, {fire.id for fire in fires}))
     effects = desk.run(0.01)
     assert published(effects) == []
@@ -177,7 +178,7 @@ def test_a_retry_is_numbered_anew_released_and_published_at_once() -> None:
     read = one(ReadWaiting, desk.pass_time())
     assert (read.shards, read.now) == (frozenset({1}), NOON)
     retry = make_fire(at=NOON - SECOND * 90, seq=0, epoch=0, attempt=1, fence=2, claimed_at=0.0)
-    release = one(Release, desk.engine.waiting_read([retry]))
+    release = one(Release, desk.engine.waiting_read(Waiting([retry])))
     assert ((retry.epoch, retry.seq), release.epochs) == ((1, 1), {1: 1})
     desk.engine.released(release, {retry.id})
     assert published(desk.pass_time(0.001)) == [retry]
@@ -186,7 +187,7 @@ def test_a_retry_is_numbered_anew_released_and_published_at_once() -> None:
 def test_what_no_longer_waits_when_it_is_released_is_not_published() -> None:
     desk = Desk()
     desk.pass_time()
-    release = one(Release, desk.engine.waiting_read([make_fire(seq=0, attempt=1)]))
+    release = one(Release, desk.engine.waiting_read(Waiting([make_fire(seq=0, attempt=1)])))
     desk.engine.released(release, set())
     effects = desk.run(0.1)
     assert published(effects) == []
@@ -198,7 +199,7 @@ def test_a_fire_whose_worker_failed_before_its_confirm_came_holds_two_numbers_un
     (first,) = desk.claim(due())
     desk.run(0.01)
     again = make_fire(seq=0, attempt=1, fence=2, claimed_at=0.0)
-    desk.engine.released(one(Release, desk.engine.waiting_read([again])), {again.id})
+    desk.engine.released(one(Release, desk.engine.waiting_read(Waiting([again]))), {again.id})
     assert published(desk.pass_time(0.001)) == [again]
     desk.outcome(Verdict.CONFIRMED, again)
     assert of(Record, desk.run(0.2)) == []
@@ -326,7 +327,7 @@ def test_latency_is_confirmed_minus_due_in_real_time_and_leaves_retries_out() ->
     desk.outcome(Verdict.CONFIRMED, fire)
     assert desk.engine.latency.quantile(1.0) == pytest.approx(0.102, rel=0.1)
     retry = make_fire(seq=0, attempt=1)
-    desk.engine.released(one(Release, desk.engine.waiting_read([retry])), {retry.id})
+    desk.engine.released(one(Release, desk.engine.waiting_read(Waiting([retry]))), {retry.id})
     desk.run(0.01)
     desk.outcome(Verdict.CONFIRMED, retry)
     assert (desk.engine.latency.count, desk.engine.confirmed) == (1, 2)

@@ -8,6 +8,7 @@ from scheduling.core.effects import Claim, CountPredecessors, ReadDue, Record, R
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, Verdict
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import Desk, of, one, published
@@ -81,7 +82,7 @@ def test_every_other_write_of_unknown_outcome_takes_its_shards_again(kind: type)
     (fire,) = desk.claim(due(overlap=OverlapPolicy.SKIP))
     if kind is Release:
         desk.pass_time()
-        effects = desk.engine.waiting_read([make_fire(seq=0, attempt=1)])
+        effects = desk.engine.waiting_read(Waiting([make_fire(seq=0, attempt=1)]))
     elif kind is Settle:
         count = one(CountPredecessors, desk.run(0.01))
         effects = desk.engine.predecessors_counted(count, {fire.id: Predecessors(1, 0)})

@@ -42,6 +42,7 @@ from scheduling.core.marks import Number, number_of
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import DueJob
 from scheduling.core.unstarted import Unstarted
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_fire, make_work
 from tests.engine_desk import LIMITS
@@ -258,7 +259,7 @@ class World:
             make_fire(f.work, f.scheduled_for, seq=0, epoch=0, attempt=f.attempt, claimed_at=f.claimed_at) for f in rows
         ]
         self.waiting.clear()
-        return self.engine.waiting_read(copies)
+        return self.engine.waiting_read(Waiting(copies))
 
     def _released(self, release: Release) -> list[Effect]:
         ids = {fire.id for fire in release.fires if self.random.random() >= self.unkind(0.2)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduling.core.effects import CancelRunning, CountPredecessors, Publish, ReadDue, Release, Settle, TakeAgain
 from scheduling.core.fire import Fire, OverlapPolicy, Verdict
 from scheduling.core.overlap import Predecessors
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import Desk, of, one, published
@@ -22,7 +23,7 @@ def retries(count: int, *, attempt: int = 1, tenant: int = 1) -> list[Fire]:
 
 def released(desk: Desk, fires: list[Fire]) -> list[Fire]:
     """Those of the fires that were read which the engine has published."""
-    for release in of(Release, desk.note(desk.engine.waiting_read(fires))):
+    for release in of(Release, desk.note(desk.engine.waiting_read(Waiting(fires)))):
         desk.note(desk.engine.released(release, {fire.id for fire in release.fires}))
     return published(desk.run(0.01))
 
@@ -54,9 +55,9 @@ def test_where_a_tenants_queue_is_full_his_retries_stay_where_they_are_and_no_ot
     desk.run(0.01)
     desk.outcome(Verdict.NACKED, fire)
     his, others = retries(2), retries(2, tenant=2)
-    assert one(Release, desk.engine.waiting_read([*his, *others])).fires == others
+    assert one(Release, desk.engine.waiting_read(Waiting([*his, *others]))).fires == others
     desk.run(0.2)
-    assert one(Release, desk.engine.waiting_read(his)).fires == his, "the gate is open again"
+    assert one(Release, desk.engine.waiting_read(Waiting(his))).fires == his, "the gate is open again"
 
 
 # -- cancel_running ----------------------------------------------------------------------------------------------------

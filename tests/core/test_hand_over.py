@@ -19,6 +19,7 @@ from scheduling.core.effects import (
 )
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, Verdict
 from scheduling.core.hand_over import HAND_OVER_S
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_fire, make_work
 from tests.core.test_engine_ownership import claiming, due
@@ -67,7 +68,7 @@ def test_what_waits_in_the_wheel_is_left_to_the_next_owner() -> None:
 def test_for_a_shard_that_leaves_nothing_begins_and_the_others_go_on() -> None:
     desk = Desk(shards=(1, 2))
     desk.claim(due(1, shard=1))
-    desk.engine.waiting_read([])
+    desk.engine.waiting_read(Waiting([]))
     desk.run(0.01)
     desk.engine.hand_over([1])
     effects = desk.run(ALMOST_S)
@@ -109,7 +110,7 @@ def test_a_claim_under_way_that_wrote_nothing_moves_the_mark_before_the_shard_go
 def test_waiting_fires_that_are_being_released_are_waited_for_and_left_to_the_next_owner() -> None:
     desk = Desk()
     desk.run(0.01)
-    release = one(Release, desk.engine.waiting_read([make_fire(seq=0, attempt=1)]))
+    release = one(Release, desk.engine.waiting_read(Waiting([make_fire(seq=0, attempt=1)])))
     desk.engine.hand_over([1])
     assert handed_over(desk.run(0.1)) == set()
     desk.engine.released(release, {fire.id for fire in release.fires})
@@ -122,7 +123,7 @@ def test_waiting_fires_that_were_only_read_are_not_released_any_more() -> None:
     desk.run(0.01)
     desk.engine.hand_over([1])
     theirs, mine = (make_fire(make_work(shard=shard), seq=0, attempt=1) for shard in (1, 2))
-    assert one(Release, desk.engine.waiting_read([theirs, mine])).fires == [mine]
+    assert one(Release, desk.engine.waiting_read(Waiting([theirs, mine]))).fires == [mine]
 
 
 def test_a_fire_that_the_broker_does_not_take_is_left_to_the_next_owner() -> None:

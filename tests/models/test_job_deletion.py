@@ -88,7 +88,7 @@ def test_a_run_that_fails_after_its_paused_job_was_deleted_does_not_wait_for_the
     Fire.objects.update(state="retry_wait", reason="failed", fence=2, holder=None, lease_until=None, wake_at=DAY)
 
     sql = statements("schedule")
-    rows = read_waiting(connection.connection, sql, [job.shard_id], now=DAY, limit=10)
+    rows, _ = read_waiting(connection.connection, sql, [job.shard_id], now=DAY, limit=10)
     assert [fire_of(row, 0.0).id for row in rows] == [fire.id], "its owner has it published, and its worker buries it"
 
 

@@ -11,6 +11,8 @@ from uuid import UUID
 import pytest
 from django.dispatch import Signal
 
+from scheduling.core.fire import OverlapPolicy
+from scheduling.core.overlap import NEWER_IS_DUE
 from scheduling.models import Fire, Job, JobClock
 from scheduling.node.hooks import Hooks
 from scheduling.signals import job_dead, job_failed, job_fired
@@ -89,6 +91,16 @@ def test_a_lost_run_is_told_as_a_failure_or_as_a_death(start_either: StartNode, 
         dead: ("attempts_exhausted", 3, "the lease ran out"),
     }
     assert Fire.objects.get(pk=dead).state == "dead", "it was committed before"
+
+
+def test_a_retry_that_made_room_is_told_as_a_death(start_either: StartNode, ears: Ears) -> None:
+    ears.listen_to(job_dead)
+    now = JobClock.objects.now()
+    job = Job.objects.once(TASK, now, overlap=OverlapPolicy.CANCEL_RUNNING)
+    retry = make_fire(job, now - timedelta(minutes=1), state="retry_wait", attempt=1, wake_at=now + timedelta(hours=1))
+    start_either("a")
+    (facts,) = ears.wait_for(1)
+    assert (facts["fire_id"], facts["reason"], facts["error"]) == (retry.pk, "cancelled", NEWER_IS_DUE)
 
 
 def run_of_a_dead_worker(job: Job, minutes_ago: int, *, attempt: int) -> UUID:

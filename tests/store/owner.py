@@ -88,7 +88,7 @@ class Owner:
 
     def waiting(self, now: datetime) -> list[HeldFire]:
         self.at(now)
-        return self.store.waiting(SHARDS, now=now, limit=1000)
+        return list(self.store.waiting(SHARDS, now=now, limit=1000).fires)
 
     # -- upkeep, as a node does it every so often ---------------------------------------------------------------
 

@@ -133,7 +133,7 @@ def look(store: PostgresStore, epoch: int) -> None:
     due = store.due([SHARD], until=NOON, limit=100)
     store.claim(epochs, plan_jobs(due, until=NOON, clock=CLOCK, number=lambda _: (epoch, next(seq)), room=100))
     store.reap(epochs, now=NOON)
-    waiting = store.waiting([SHARD], now=NOON, limit=100)
+    waiting = store.waiting([SHARD], now=NOON, limit=100).fires
     for fire in waiting:
         fire.epoch, fire.seq = epoch, next(seq)
     store.release(epochs, waiting)

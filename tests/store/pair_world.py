@@ -139,7 +139,7 @@ def _seen(kind: Kind, store: PostgresStore) -> World:
     world = World(kind, run=_acquired(run), sent=next(fire for fire in claimed if fire.job_id == job_id(1)))
     due = store.due([SHARD], until=NOON, limit=10)
     world.plans.extend(plans(due, epoch=1, first=20))
-    world.waiting.extend(store.waiting([SHARD], now=NOON, limit=10))
+    world.waiting.extend(store.waiting([SHARD], now=NOON, limit=10).fires)
     for seq, fire in enumerate(world.waiting, start=10):
         fire.epoch, fire.seq = 1, seq
     works = {plan.due.work.job_id: plan.due.work for plan in world.plans}

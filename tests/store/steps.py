@@ -29,7 +29,7 @@ def claimed(world: Backend, epochs: dict[int, int], *, until_s: float = 0.0) -> 
 
 
 def waiting(world: Backend, *, now_s: float = 0.0, limit: int = 100, shards: tuple[int, ...] = (1,)) -> list[Fire]:
-    return world.store.waiting(shards, now=NOON + SECOND * now_s, limit=limit)
+    return list(world.store.waiting(shards, now=NOON + SECOND * now_s, limit=limit).fires)
 
 
 def state(world: Backend, fire: Fire | object) -> str:

@@ -81,7 +81,9 @@ def test_what_runs_is_asked_to_stop_and_what_waits_for_a_retry_is_a_dead_letter(
         world.put(1, 40, **BEGUN),
     ]
     before = [state(world, fire) for fire in spared]
-    world.store.cancel_running(epochs, [mine])
+    (told,) = world.store.cancel_running(epochs, [mine])
+    assert (told.fire_id, told.state, told.reason, told.error) == (retry, "dead", "cancelled", NEWER_IS_DUE)
+    assert (told.tenant, told.task, told.attempt) == ("tenant-1", "tests.none", 1)
     assert (state(world, runs), cancel_reason(world, runs)) == ("running", NEWER_IS_DUE)
     assert state(world, retry) == "dead cancelled"
     assert [state(world, fire) for fire in spared] == before

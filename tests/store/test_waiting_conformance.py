@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -37,6 +37,23 @@ def test_a_pause_holds_the_schedules_own_fires_and_not_those_that_a_person_asked
     manual = world.put(1, 2, state="retry_wait", origin="manual:7", wake_s=0)
     world.change(1, paused=True)
     assert [fire.id for fire in waiting(world)] == [manual]
+
+
+def test_where_nothing_is_due_it_says_when_to_look_again(world: Backend) -> None:
+    world.add(1)
+    world.add(2, shard=2, tenant=2)
+
+    def next_at(now_s: float = 0.0, *shards: int) -> datetime | None:
+        found = world.store.waiting(shards or (1, 2), now=NOON + SECOND * now_s, limit=10)
+        assert list(found.fires) == []
+        return found.next_at
+
+    assert next_at() is None
+    world.put(1, 1, state="parked", reason="overlap", wake_s=7)
+    world.put(2, 2, state="retry_wait", attempt=1, wake_s=5)
+    assert (next_at(), next_at(4, 1)) == (NOON + SECOND * 5, NOON + SECOND * 7)
+    world.change(2, paused=True)
+    assert next_at(6) == NOON + SECOND * 6, "nobody knows what is behind that which a pause holds"
 
 
 def test_what_a_pause_holds_does_not_hide_what_waits_behind_it(world: Backend) -> None:

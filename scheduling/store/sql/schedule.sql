@@ -230,7 +230,8 @@ WHERE f.shard_id = w.shard AND f.tenant_id = w.tenant_id AND f.state IN ('parked
        OR coalesce((SELECT d.redriven_at IS NOT NULL FROM scheduling_deadletter d WHERE d.fire_id = f.id), false))
 
 -- name: tenants_waiting
--- Which tenants of a shard have something that has waited long enough: a skip scan over the tenants, each with its earliest.
+-- Which tenants of a shard have something that has waited long enough: a skip scan over the tenants, each with its earliest. The last row
+-- says when the next will, of those that have nothing.
 WITH RECURSIVE present AS (
     SELECT owned.shard, head.tenant_id, head.wake_at
     FROM unnest(%(shards)s::smallint[]) AS owned(shard)
@@ -248,7 +249,8 @@ WITH RECURSIVE present AS (
         ORDER BY shard_id, tenant_id, wake_at LIMIT 1
     ) AS head
 )
-SELECT shard, tenant_id FROM present WHERE wake_at <= %(now)s
+SELECT shard, tenant_id, NULL::timestamptz FROM present WHERE wake_at <= %(now)s
+UNION ALL SELECT NULL, NULL, min(wake_at) FROM present WHERE wake_at > %(now)s
 
 -- name: waiting
 -- Of each tenant of a shard those that are due longest.
@@ -337,7 +339,9 @@ WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.loc
 ), died AS (
     SELECT a.*, %(reason)s AS error, '' AS traceback, %(reason)s AS essence, '' AS worker FROM asked a WHERE a.state = 'dead'
 ), letters AS ({dead_letter})
-SELECT count(pg_notify('fairbeat_cancel', a.id::text)) FROM asked a WHERE a.state = 'running'
+SELECT a.state, a.id, a.job_id, t.slug, j.name, j.task, a.scheduled_for, a.origin, a.attempt, a.reason,
+    CASE a.state WHEN 'running' THEN pg_notify('fairbeat_cancel', a.id::text) END
+FROM asked a JOIN scheduling_job j ON j.id = a.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
 
 -- name: expired
 -- Running beyond the lease: the worker is gone, or was frozen. The last columns: somebody else has locked the row (or has renewed the lease
