@@ -132,9 +132,11 @@ class TenantQueues(bootsteps.StartStopStep):
             c.call_soon(self._follow, c)
 
     def _follow(self, c: Any) -> None:
-        """Bring what is consumed to what the tenants' table says."""
+        """Bring what is consumed to what the tenants' table says; a worker that is ending consumes nothing more."""
+        if c.task_consumer is None or not c.pool.active:
+            return
         wanted = self._wanted()
-        if wanted is None or c.task_consumer is None:
+        if wanted is None:
             return
         for name in self._consumed - wanted.keys():
             c.task_consumer.cancel_by_queue(name)

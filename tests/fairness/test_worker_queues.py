@@ -5,6 +5,7 @@ what becomes of messages that they cannot execute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import amqp
@@ -13,6 +14,7 @@ import pytest
 
 from fairness.models import Tenant
 from fairness.queues import QueuePlan
+from fairness.worker import TenantQueues
 from tests.processes import Spawned, eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
@@ -153,3 +155,16 @@ def test_what_a_worker_cannot_execute_goes_to_the_dead_letters_and_the_worker_go
     worker.wait_for_line("tests.worker.ordinary[good] received")
     assert channel.basic_get(dead.queue, no_ack=True) is None
     assert worker.process.poll() is None
+
+
+def test_a_worker_that_is_ending_consumes_nothing_more():
+    """Its pool has no processes by then, among which to share."""
+
+    class Ending(TenantQueues):
+        lanes = LANES
+
+    c = SimpleNamespace(task_consumer=object(), pool=SimpleNamespace(active=False))
+    step = Ending(c)
+
+    step._follow(c)
+    assert step._consumed == set()
