@@ -21,7 +21,7 @@ TEXT_LIMIT = 200  # characters of the error that count
 _BETWEEN = "\x1f"  # the unit separator, which no error holds
 
 _VARYING = re.compile(
-    r"'[^']*'|\"[^\"]*\"|`[^`]*`"  # quoted
+    r"(?<!\w)[bru]{0,2}(?:'[^']*'(?!\w)|\"[^\"]*\")|`[^`]*`"  # quoted; an apostrophe within a word is none
     r"|\b(?=[0-9a-f-]*\d)[0-9a-f]{8}[0-9a-f-]*\b"  # UUIDs, hashes
     r"|\b0x[0-9a-f]+\b"
     r"|\d+",
