@@ -15,6 +15,7 @@ import fairness.worker
 from fairness.queues import QueuePlan
 from scheduling.core import message
 from scheduling.core.fire import Lane
+from scheduling.worker.children import Children
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
@@ -34,3 +35,4 @@ def queue_plan() -> QueuePlan:
 
 
 fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan, tenant_header=message.TENANT)
+app.steps["consumer"].add(Children)
