@@ -13,9 +13,10 @@ from typing import Any
 
 from celery.exceptions import Retry as CeleryRetry
 
+from scheduling.core.errors import InvalidField
 from scheduling.core.retry import backoff
 from scheduling.store.ledger_port import Acquired, Failure
-from scheduling.worker.errors import Retry
+from scheduling.worker.errors import Retry, delay_of
 from scheduling.worker.policy import RetryPolicy
 
 
@@ -70,6 +71,14 @@ def cause_of(error: Exception) -> Exception | None:
     return found if isinstance(found, Exception) else None
 
 
+def delay_until(field: str, when: Any) -> timedelta:
+    """As Celery has it: an instant, or seconds from now; what is past is now. Raises InvalidField, as for ``Retry``."""
+    if isinstance(when, datetime):
+        when = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC)
+    is_past = when < timedelta(0) if isinstance(when, timedelta) else isinstance(when, int | float) and when < 0
+    return timedelta(0) if is_past else delay_of(field, when)
+
+
 def _backoff(acquired: Acquired) -> timedelta:
     return backoff(acquired.counted, base=acquired.retry_base, cap=acquired.retry_cap, rand=random.random)
 
@@ -78,6 +87,7 @@ def _asked_delay(error: Exception) -> timedelta | None:
     if isinstance(error, Retry):
         return error.in_
     when: Any = error.when if isinstance(error, CeleryRetry) else None
-    if isinstance(when, datetime):
-        return max(timedelta(0), (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime.now(UTC))
-    return None if when is None else timedelta(seconds=max(0.0, float(when)))
+    try:
+        return None if when is None else delay_until("when", when)
+    except InvalidField:  # raised by hand; what retry() raises is clear
+        return None

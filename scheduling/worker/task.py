@@ -20,7 +20,7 @@ from scheduling.worker.attempt import Stopped, acquire
 from scheduling.worker.context import current_job
 from scheduling.worker.errors import Cancel, Retry, Snooze
 from scheduling.worker.fired import Fired, fired
-from scheduling.worker.outcome import AskedRetry, cause_of
+from scheduling.worker.outcome import AskedRetry, cause_of, delay_until
 from scheduling.worker.policy import policy_of, refuse_unclear
 from scheduling.worker.process import worker_process
 from scheduling.worker.queues import refuse_foreign_queue
@@ -100,7 +100,8 @@ class JobTask(DjangoTask):
 
         ``countdown`` (job seconds) or ``eta`` say when, else the job's backoff does. It is tried as often as the job's
         ``max_attempts`` says, and no more often than ``max_retries``, where that is given here or to the task; further
-        options are not looked at. Raises InvalidField for other arguments: a fire always has those of its job.
+        options are not looked at. Raises InvalidField for other arguments (a fire always has those of its job), and for
+        a time that is none, or over a year away.
         """
         context = current_job(None)
         if context is None or str(context.fire_id) != self.request.id:
@@ -108,8 +109,9 @@ class JobTask(DjangoTask):
         for name, value in (("args", args), ("kwargs", kwargs)):
             if value is not None:
                 raise InvalidField(name, value, "a fire is tried again with the arguments of its job; leave this out")
-        when: Any = eta if eta is not None else countdown
-        again = AskedRetry(exc=exc, when=when)
+        field, when = ("countdown", countdown) if eta is None else ("eta", eta)
+        delay = None if when is None else delay_until(field, when)
+        again = AskedRetry(exc=exc, when=delay)
         again.max_retries = max_retries
         if throw:
             raise again

@@ -182,6 +182,26 @@ class TestCelerysRetry:
         assert isinstance(told.value, InvalidField)
         assert str(told.value).startswith("args [2]: ")
 
+    @pytest.mark.parametrize(
+        "when", [{"countdown": "soon"}, {"countdown": float("nan")}, {"countdown": 1e12}, {"eta": "2026-01-01"}]
+    )
+    def test_a_time_that_is_none_is_a_failure_of_its_own(self, define, deliver, fire_of, when):
+        task = define(lambda self: self.retry(exc=OSError("x"), **when), bind=True)
+        told = deliver(fire_of(task, policy={"max_attempts": 1}))
+
+        assert isinstance(told.value, InvalidField)
+        assert Fire.objects.get().state == "dead"
+
+    @pytest.mark.parametrize("when", [-5, timedelta(days=-1), datetime.now(UTC) - timedelta(hours=1)])
+    def test_what_is_past_is_now(self, define, deliver, fire_of, when):
+        deliver(fire_of(define(raising(Retry(when=when)))))
+        assert Fire.objects.get().wake_at == NOON
+
+    def test_one_that_is_raised_by_hand_with_no_time_has_the_jobs_backoff(self, define, deliver, fire_of):
+        policy = {"retry_base": timedelta(0), "retry_cap": timedelta(0)}
+        deliver(fire_of(define(raising(Retry(when="soon"))), policy=policy))  # type: ignore[arg-type]
+        assert Fire.objects.get().wake_at == NOON
+
     def test_autoretry_goes_through_the_ledger(self, define, deliver, fire_of, published):
         options = {"autoretry_for": (OSError,), "retry_kwargs": {"countdown": 45}}
         fire = fire_of(define(raising(OSError("x")), **options))
