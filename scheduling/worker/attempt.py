@@ -4,7 +4,7 @@
 
     refused ──▶ Ignore           acknowledged and counted; nothing runs, no result is stored
       forged ──▶ Reject          for the broker's dead letters: the fire is another's
-    ran     ──▶ its value        succeeded
+    ran     ──▶ its value        succeeded; None where it raised behind its commit(), which is logged
     raised  ──▶ Celery's Retry   retry_wait: the ledger brings it back, Celery publishes nothing
             ├─▶ that exception   dead: the attempts are used up, or the task's policy gives up
             └─▶ Stopped          dead: cancelled; its result is that it was revoked
@@ -35,7 +35,7 @@ from scheduling.core.fire import State
 from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Refusal, Refused
 from scheduling.worker.context import JobContext, make_current, restore
-from scheduling.worker.errors import Cancel, RejectedByTask, Snooze
+from scheduling.worker.errors import Cancel, OutOfMemory, RejectedByTask, Snooze
 from scheduling.worker.fired import Fired
 from scheduling.worker.outcome import Again, cause_of, failure_of, outcome_of
 from scheduling.worker.patience import patiently
@@ -97,14 +97,11 @@ class Attempt:
         except Ignore:  # the task has done what it wants, and wants no result stored
             self._complete(None)
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is the attempt's end)
             if self.context.is_committed:
-                log.exception(
-                    "fire %s: its commit() has completed it; what the task raised after that does not count",
-                    self.context.fire_id,
-                )
-                raise
-            self._end(error)
+                self._log_what_came_late(error)
+            else:
+                self._end(error)
             return None
         self._complete(result)
         return result
@@ -124,15 +121,22 @@ class Attempt:
             self._cancel(error)
         else:
             self._fail(error)
-        log.warning("fire %s: its commit() was written after all, whose reply was lost", self.context.fire_id)
+        self._log_what_came_late(error)
         tell_succeeded(self.context, None)
+
+    def _log_what_came_late(self, error: Exception) -> None:
+        log.error(
+            "fire %s: its commit() has completed it; what the task raised after that does not count",
+            self.context.fire_id,
+            exc_info=error,
+        )
 
     def _snooze(self, snooze: Snooze) -> None:
         state = self._write(lambda: self._ledger.snooze(self._acquired, worker=self._worker, delay=snooze.delay))
         if state is State.RETRY_WAIT:
             raise _again(snooze, None, snooze.delay)
         if state is State.DEAD:
-            self._stopped("it was asked to stop, and put itself off", snooze)
+            self._stopped(self.context.cancel_reason or "it was asked to stop", snooze)
 
     def _cancel(self, cancel: Cancel) -> None:
         state = self._write(lambda: self._ledger.cancel(self._acquired, worker=self._worker, reason=cancel.reason))
@@ -153,15 +157,8 @@ class Attempt:
             tell_failed(self.context, reason="failed", error=failure.error)
             raise _again(error, cause_of(error), delay)
         if state is State.DEAD:
-            tell_dead(self.context, reason=self._reason_of_death(reason), error=failure.error)
+            tell_dead(self.context, reason=reason or "attempts_exhausted", error=failure.error)
             raise _final(error, self._acquired.attempt)
-
-    def _reason_of_death(self, given: str) -> str:
-        """Where attempts were left and nobody gave up, it was asked to stop, and has not heard so."""
-        if self.context.cancelled:
-            return "cancelled"
-        is_last = self._acquired.attempt >= self._acquired.max_attempts
-        return given or ("attempts_exhausted" if is_last else "cancelled")
 
     def _write(self, end: Callable[[], T]) -> T:
         failpoint(Point.COMPLETE_BEFORE)
@@ -227,4 +224,7 @@ def _final(error: Exception, attempts: int) -> BaseException:
     """What Celery is to be told of a fire that will not."""
     if isinstance(error, Reject):  # raised through, it would put the message back, or into the broker's dead letters
         return RejectedByTask(f"the task raised {error!r} in the last of {attempts} attempts")
-    return cause_of(error) or MaxRetriesExceededError(f"gave up after {attempts} attempts")
+    cause = cause_of(error)
+    if isinstance(cause, MemoryError):  # raised through, it would end the worker, and all that runs in it
+        return OutOfMemory(f"the task raised {cause!r} in the last of {attempts} attempts")
+    return cause or MaxRetriesExceededError(f"gave up after {attempts} attempts")

@@ -7,9 +7,9 @@ transaction; ``step()``, what is to happen once; ``check()``, whether it is to s
      ▲                             │
      └────────rolled back──────────┘                  an exception, or the lease was lost
 
-In doubt, when the reply to the COMMIT is lost, the fire's row is read on a new connection, waiting for that
-transaction to end: it says which of the two it was. If that cannot be read either, it stays committing, and the end of
-the attempt finds out.
+In doubt, when the reply to the COMMIT is lost, or an ``on_commit()`` function of the task or a soft timeout raises
+behind it, the fire's row is read, waiting for that transaction to end: it says which of the two it was. If it cannot be
+read, it stays committing, and the end of the attempt finds out.
 """
 
 from __future__ import annotations
@@ -181,15 +181,19 @@ class JobContext:
                 failpoint(Point.COMPLETE_BEFORE)
                 is_ending = True
                 self._ledger.complete(self.acquired, worker=self.worker, result="")
-        except (OperationalError, InterfaceError):
+        except BaseException as error:
             # While nobody can tell what was written it is not open again: the writes of a second one would stand beside
             # those of the first.
-            if not (is_ending and self._ledger.is_completed(self.fired.delivery)):
+            is_written = is_ending and isinstance(error, Exception) and self._ledger.is_completed(self.fired.delivery)
+            if not is_written:
                 self._progress = Progress.OPEN
                 raise
-        except BaseException:
-            self._progress = Progress.OPEN
-            raise
+            if not isinstance(error, OperationalError | InterfaceError):  # behind the COMMIT: it is no news of that
+                self._committed()
+                raise
+        self._committed()
+
+    def _committed(self) -> None:
         self._progress = Progress.COMMITTED
         failpoint(Point.COMPLETE_COMMITTED)
         self.on_committed()

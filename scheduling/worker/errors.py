@@ -87,6 +87,10 @@ class RejectedByTask(FairbeatError):
     """The task raised Celery's ``Reject``, and its attempts are used up. The ledger decides what becomes of a fire."""
 
 
+class OutOfMemory(FairbeatError):
+    """The task raised MemoryError, and its attempts are used up. Only its own fire ends by that."""
+
+
 def delay_of(field: str, value: timedelta | float) -> timedelta:
     """A ``timedelta``, or seconds. Raises InvalidField for one that is negative, over a year, or no number."""
     if not isinstance(value, timedelta):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from celery.exceptions import Reject
 from django.db import transaction
 
 from fairness.models import Tenant
-from scheduling import CommitRefused, LeaseLost, current_job
+from scheduling import Cancel, CommitRefused, LeaseLost, current_job
 from scheduling.models import Fire, JobRun
 from scheduling.worker.process import worker_process
 from tests.store.ledger_plans import keep_all_plans
@@ -158,14 +159,14 @@ def test_it_is_refused_for_another_database(define, deliver, fire_of):
     assert str(told.value).startswith("using 'warehouse': ")
 
 
-def test_what_the_task_raises_after_it_changes_nothing_in_the_ledger(define, deliver, fire_of):
-    late = ValueError("late")
-
+@pytest.mark.parametrize("late", [ValueError("late"), Cancel("late"), Reject("late", requeue=True)])
+def test_what_the_task_raises_after_it_is_logged_and_changes_nothing(define, deliver, fire_of, caplog, late):
     def task():
         write_in_commit()
         raise late
 
     told = deliver(fire_of(define(task)))
-    assert (told.state, told.value) == ("FAILURE", late)
+    assert (told.state, told.value) == ("SUCCESS", None)
+    assert "late" in caplog.text
     assert Fire.objects.get().state == "succeeded"
     assert [run.state for run in JobRun.objects.all()] == ["succeeded"]

@@ -3,39 +3,59 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
+import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import IntegrityError, OperationalError, connection, transaction
 
-from scheduling import current_job
+from scheduling import CommitRefused, current_job
 from scheduling.models import Fire, JobRun
 from scheduling.worker.process import worker_process
+from tests.store.ledger_plans import keep_all_plans
 from tests.worker.test_commit import write, write_in_commit, written
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
 
-def test_the_completion_is_the_last_statement_and_limits_how_long_the_commit_may_take(define, deliver, fire_of):
-    timeouts = []
+@pytest.mark.parametrize("has_kept_plans", [False, True])
+def test_the_completion_is_the_last_statement_and_limits_how_long_the_commit_may_take(
+    define, deliver, fire_of, monkeypatch, has_kept_plans
+):
+    before, last, limits = [], [], []
+    commit = getattr(connection, "_commit")  # noqa: B009  (typed as if it were not there)
 
     def task():
-        with connection.execute_wrapper(watch), current_job().commit():
+        if has_kept_plans:
+            keep_all_plans(worker_process().ledger)
+        with current_job().commit():
             write()
+            before.append(limit())
+            monkeypatch.setattr(connection, "_commit", look_and_commit)
 
-    def watch(execute, sql, params, many, context):
-        result = execute(sql, params, many, context)
-        if connection.in_atomic_block:
-            with connection.connection.cursor() as cursor:
-                timeouts.append(cursor.execute("SHOW idle_in_transaction_session_timeout").fetchone()[0])
-        return result
+    def look_and_commit() -> None:
+        monkeypatch.undo()
+        last.append(last_statement())
+        limits.append(limit())
+        commit()
 
-    deliver(fire_of(define(task)))
+    def last_statement() -> Any:
+        """As the server has it."""
+        pid = connection.connection.info.backend_pid
+        with psycopg.connect(**connection.get_connection_params()) as other:
+            return other.execute("SELECT query FROM pg_stat_activity WHERE pid = %s", [pid]).fetchall()[0][0]
 
-    assert timeouts[-1] == "5s"
-    assert "5s" not in timeouts[:-1]
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW idle_in_transaction_session_timeout")
-        assert cursor.fetchone()[0] != "5s"
+    def limit() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW idle_in_transaction_session_timeout")
+            return cursor.fetchone()[0]
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+
+    assert len(last) == 1
+    assert "SET state = 'succeeded'" in last[0]
+    assert limits == ["5s"]
+    assert "5s" not in (*before, limit()), "it ends with the transaction"
 
 
 @pytest.fixture
@@ -96,6 +116,31 @@ def test_a_task_that_tries_again_while_its_commit_is_in_doubt_writes_nothing_twi
         raise OperationalError("there is no database")
 
     assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert written() == ["effect"]
+    assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("error", [ValueError("the mail server is down"), IntegrityError("what it wrote is taken")])
+def test_what_is_raised_behind_the_commit_opens_no_second_one(define, deliver, fire_of, caplog, error):
+    seen = []
+
+    def task():
+        try:
+            with current_job().commit():
+                write()
+                transaction.on_commit(mail)
+        except type(error):
+            seen.append(current_job().is_committed)
+        with pytest.raises(CommitRefused), current_job().commit():
+            write("effect2")
+        raise error
+
+    def mail():
+        raise error
+
+    assert deliver(fire_of(define(task))).state == "SUCCESS"
+    assert seen == [True]
+    assert str(error) in caplog.text
     assert written() == ["effect"]
     assert [run.state for run in JobRun.objects.all()] == ["succeeded"]
 

@@ -172,6 +172,18 @@ class TestGivingUp:
         assert Fire.objects.by_id(last.id).reason == "attempts_exhausted"
 
 
+class TestOutOfMemory:
+    """Celery's worker would end, with all that runs in it, if it were told so."""
+
+    @pytest.mark.parametrize(("attempts", "state"), [(3, "RETRY"), (1, "FAILURE")])
+    def test_only_its_own_fire_ends_by_it(self, define, deliver, fire_of, attempts, state):
+        told = deliver(fire_of(define(raising(MemoryError("40 GB"))), policy={"max_attempts": attempts}))
+
+        assert told.state == state
+        assert not isinstance(told.value, MemoryError)
+        assert JobRun.objects.get().error == "MemoryError: 40 GB"
+
+
 class TestALeaseThatATaskCallsLost:
     def test_is_another_workers_where_it_is(self, define, deliver, fire_of):
         def task():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduling import Cancel, Snooze, current_job, signals
-from scheduling.models import Fire, Job
+from scheduling.models import DeadLetter, Fire, Job
 from scheduling.worker import in_process
 from scheduling.worker.in_process import run_fire
 from tests.fires import NOON, claimed, make_fire, make_job
@@ -99,13 +99,20 @@ def test_the_last_failure_is_a_death(define, deliver, fire_of, told):
     assert [(name, facts["reason"]) for name, facts in told] == [("job_dead", "attempts_exhausted")]
 
 
-def test_who_was_asked_to_stop_without_hearing_of_it_died_of_that(define, deliver, fire_of, told):
+@pytest.mark.parametrize(
+    ("error", "max_attempts", "said"),
+    [(ValueError("x"), 3, "ValueError: x"), (ValueError("x"), 1, "ValueError: x"), (Snooze(5), 3, "no longer wanted")],
+)
+def test_who_was_asked_to_stop_without_hearing_of_it_died_of_that(
+    define, deliver, fire_of, told, error, max_attempts, said
+):
     def task():
         Fire.objects.update(cancel_reason="no longer wanted")
-        raise ValueError
+        raise error
 
-    deliver(fire_of(define(task)))
-    assert [(name, facts["reason"]) for name, facts in told] == [("job_dead", "cancelled")]
+    deliver(fire_of(define(task), policy={"max_attempts": max_attempts}))
+    assert [(name, facts["reason"], facts["error"]) for name, facts in told] == [("job_dead", "cancelled", said)]
+    assert DeadLetter.objects.get().reason == "cancelled"
 
 
 def test_a_snooze_a_refused_copy_and_a_lost_lease_are_no_news(define, deliver, fire_of, told):
