@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduling.core.errors import InvalidField
 from scheduling.core.payload import checked_json
@@ -29,6 +29,7 @@ from scheduling.worker.transactions import is_in_transaction
 NAME_LIMIT = 200  # characters
 RESULT_LIMIT = 64 * 1024  # characters of its JSON, which is ASCII
 
+T = TypeVar("T")
 Undone = type[Exception] | tuple[type[Exception], ...]
 
 
@@ -45,7 +46,7 @@ class Steps:
     def run(self, name: str, function: Callable[[], Any], *, in_doubt: Callable[[], Any] | None, undone: Undone) -> Any:
         """Raises LeaseLost, StepInDoubt, StepRefused, InvalidField, and what the function raises."""
         self._refuse(name)
-        known = self._ledger.begin_step(self._acquired, name)
+        known = self._patiently(name, lambda: self._ledger.begin_step(self._acquired, name))
         if known.is_done:
             return known.result
         if not known.is_new or name in self._doubtful:
@@ -60,19 +61,19 @@ class Steps:
         try:
             result = function()
         except undone:
-            self._note(name, lambda: self._ledger.undo_step(self._acquired, name))
+            self._patiently(name, lambda: self._ledger.undo_step(self._acquired, name))
             self._doubtful.discard(name)
             raise
         failpoint(Point.STEP_CALLED)
         value = _as_json(name, result)
-        self._note(name, lambda: self._ledger.finish_step(self._acquired, name, value))
+        self._patiently(name, lambda: self._ledger.finish_step(self._acquired, name, value))
         self._doubtful.discard(name)
         failpoint(Point.STEP_DONE)
         return value
 
-    def _note(self, name: str, write: Callable[[], None]) -> None:
+    def _patiently(self, name: str, note: Callable[[], T]) -> T:
         """What is known now must not be in doubt because the database was away for a moment."""
-        patiently(write, f"step {name!r} of fire {self._acquired.delivery.fire_id}", for_s=self._patience_s)
+        return patiently(note, f"step {name!r} of fire {self._acquired.delivery.fire_id}", for_s=self._patience_s)
 
     def _refuse(self, name: str) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or "\x00" in name:
