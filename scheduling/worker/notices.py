@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connections
 
-CHANNEL = "fairbeat_cancel"
+from scheduling.store.cancel import CHANNEL
 
 
 class CancelNotices:

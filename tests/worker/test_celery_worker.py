@@ -105,7 +105,7 @@ def ask_to_stop(fire: Fire) -> None:
     ("broker", "pool"),
     [
         pytest.param("rabbitmq", "prefork", marks=pytest.mark.rabbitmq),
-        *(pytest.param("redis", pool, marks=pytest.mark.redis) for pool in ("prefork", "threads", "solo", "gevent")),
+        *(pytest.param("redis", pool, marks=pytest.mark.redis) for pool in ("threads", "solo", "gevent")),
     ],
     indirect=["broker"],
 )
