@@ -13,7 +13,6 @@ from scheduling.worker import heartbeat
 from scheduling.worker.process import worker_process
 from tests.processes import eventually
 
-
 LONG_S = 12  # a lease whose heartbeat, each third, comes too late; the thread of one test is soon gone
 
 
