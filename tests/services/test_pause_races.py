@@ -185,8 +185,9 @@ def test_a_resume_waits_for_an_owner_that_ends_the_pause_and_finds_it_ended(
     owner.execute(pauses_sql["over"], {"shards": [1], "now": NOON, "limit": 9})
     resuming = in_thread(resumed)
     until_someone_waits()
-    assert owner.execute(pauses_sql["end"], {"job_ids": [job_id(1)], "now": NOON}).fetchall() == [(job_id(1), 1)]
-    owner.execute("COMMIT")
+    ended = owner.execute(pauses_sql["end"], {"job_ids": [job_id(1)], "now": NOON}).fetchall()
+    owner.execute("COMMIT")  # before anything is asserted: whoever resumes waits for it
+    assert [(job, fires) for job, fires, _ in ended] == [(job_id(1), 1)]
     assert resuming.result() == 0
     assert Fire.objects.get().fence == 2
 
