@@ -110,7 +110,7 @@ class JobTask(DjangoTask):
             if value is not None:
                 raise InvalidField(name, value, "a fire is tried again with the arguments of its job; leave this out")
         field, when = ("countdown", countdown) if eta is None else ("eta", eta)
-        delay = None if when is None else delay_until(field, when)
+        delay: Any = None if when is None else delay_until(field, when)  # a timedelta, where Celery's own have seconds
         again = AskedRetry(exc=exc, when=delay)
         again.max_retries = max_retries
         if throw:
