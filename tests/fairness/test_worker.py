@@ -51,7 +51,7 @@ class Worker(SimpleNamespace):
         connection = kombu.Connection("memory://")
         super().__init__(app=app, connection=connection, hub=object(), qos_global=False, initial_prefetch_count=8)
         self.task_consumer = connection.Consumer(on_message=lambda message: message.ack())
-        self.pool = SimpleNamespace(num_processes=2)
+        self.pool = SimpleNamespace(num_processes=2, active=True)
         self.ready: list[Callable[[], None]] = []
         self.ticks: list[Callable[[], None]] = []
         self.timer = SimpleNamespace(call_repeatedly=self._call_repeatedly, cancel=self.ticks.remove)

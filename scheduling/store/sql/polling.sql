@@ -38,7 +38,7 @@ SELECT {fire_columns} FROM lifted f {fire_work}
 -- time that a message was sent again it takes twice as long.
 UPDATE scheduling_fire f
 SET confirmed = true, claimed_until = CASE
-    WHEN NOT EXISTS (SELECT FROM scheduling_workertask k WHERE k.name = r.task AND k.is_guarded) THEN NULL
+    WHEN NOT coalesce((SELECT k.is_guarded FROM scheduling_workertask k WHERE k.name = r.task), false) THEN NULL
     WHEN f.sent_again_at > f.claimed_at THEN f.sent_again_at + (f.sent_again_at - f.claimed_at)
     ELSE clock_timestamp() + %(patience)s::interval END
 FROM unnest(
