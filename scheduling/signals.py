@@ -24,6 +24,8 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from scheduling.core.fire import Fire
+
 job_fired = Signal()
 job_succeeded = Signal()
 job_failed = Signal()
@@ -36,3 +38,17 @@ def tell(signal: Signal, facts: Callable[[], Mapping[str, Any]]) -> None:
 
     if signal.has_listeners(Job):
         signal.send_robust(sender=Job, **facts())  # which logs what a receiver raises
+
+
+def facts_of(fire: Fire) -> dict[str, Any]:
+    """The common facts, and ``attempt``."""
+    return {
+        "fire_id": fire.id,
+        "job_id": fire.work.job_id,
+        "tenant": fire.work.tenant,
+        "name": fire.work.name,
+        "task": fire.work.task,
+        "scheduled_for": fire.scheduled_for,
+        "origin": fire.origin,
+        "attempt": fire.attempt,
+    }

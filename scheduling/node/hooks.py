@@ -55,7 +55,7 @@ class Hooks:
 
     def fired(self, fires: Sequence[Fire]) -> None:
         """The broker has these."""
-        self._put([(signals.job_fired, partial(_fired, fire)) for fire in fires])
+        self._put([(signals.job_fired, partial(signals.facts_of, fire)) for fire in fires])
 
     def lost(self, runs: Sequence[LostRun]) -> None:
         """These were ended by the owner of their shard: they outlived their leases, or made room."""
@@ -77,19 +77,6 @@ class Hooks:
             close_old_connections()  # a receiver's: this thread may be idle for hours
             if self._is_over and self._news.empty():
                 return
-
-
-def _fired(fire: Fire) -> Facts:
-    return {
-        "fire_id": fire.id,
-        "job_id": fire.work.job_id,
-        "tenant": fire.work.tenant,
-        "name": fire.work.name,
-        "task": fire.work.task,
-        "scheduled_for": fire.scheduled_for,
-        "origin": fire.origin,
-        "attempt": fire.attempt,
-    }
 
 
 def _lost(run: LostRun) -> Facts:

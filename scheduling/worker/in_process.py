@@ -108,20 +108,7 @@ def _bury(fire: Fire) -> None:
         holder=uuid4(),
     )
     if worker_process().ledger.bury(delivery, "unknown_task", error=error):
-        signals.tell(signals.job_dead, lambda: _facts(fire) | {"error": error, "reason": "unknown_task"})
-
-
-def _facts(fire: Fire) -> dict[str, Any]:
-    return {
-        "fire_id": fire.id,
-        "job_id": fire.work.job_id,
-        "tenant": fire.work.tenant,
-        "name": fire.work.name,
-        "task": fire.work.task,
-        "scheduled_for": fire.scheduled_for,
-        "origin": fire.origin,
-        "attempt": fire.attempt,
-    }
+        signals.tell(signals.job_dead, lambda: signals.facts_of(fire) | {"error": error, "reason": "unknown_task"})
 
 
 def _app() -> Celery[Any]:
