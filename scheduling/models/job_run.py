@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from uuid import UUID
 
 from django.db import models
+
+NOBODY = UUID(int=0)  # the holder of an attempt that never began: the broker lost its message
 
 
 class RunState(StrEnum):

@@ -23,6 +23,7 @@ from scheduling.core.fingerprint import essence, fingerprint, first_line
 from scheduling.core.fire import State
 from scheduling.core.identity import run_id
 from scheduling.models.dead_letter import DeathReason
+from scheduling.models.job_run import NOBODY
 from scheduling.store.connection import Connect, Connection, Link
 from scheduling.store.fates import Fate, Standing, Verdict, judge
 from scheduling.store.statements import statements
@@ -204,6 +205,7 @@ def _values(fire: NamedFire, verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "error": verdict.error,
         "essence": essence(verdict.error),
+        "nobody": NOBODY,
         "is_attempt": verdict.is_attempt,
         "wait": verdict.wait,
     }

@@ -12,6 +12,7 @@ from project.demo.models import Effect
 from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind
 from scheduling.models import DeadLetter, Fire, Job, JobRun
+from scheduling.models.job_run import NOBODY
 from tests.chaos import runlog
 from tests.chaos.deeds import Deeds, Made, Owed, owed
 from tests.chaos.judge import Evidence, FireRow, Start
@@ -50,7 +51,7 @@ def read_evidence(log: Path, deeds: Deeds) -> Evidence:
     """All jobs have a ``end_at`` that is past."""
     watched = {ban.job for ban in deeds.bans} | deeds.edits.keys()
     fires = Fire.objects.order_by().values_list(*OF_FIRES)
-    starts = JobRun.objects.order_by().filter(job__in=watched)
+    starts = JobRun.objects.order_by().filter(job__in=watched).exclude(holder=NOBODY)
     letters = DeadLetter.objects.order_by().filter(redriven_at=None).values_list("fire_id", "reason")
     return Evidence(
         owed={job.pk: _owed(job, deeds) for job in Job.objects.all()},

@@ -15,8 +15,9 @@ from fairness.queues import QueuePlan
 from scheduling.core import message
 from scheduling.core.dead_message import DeadMessage, Death, read
 from scheduling.core.fingerprint import essence, fingerprint
-from scheduling.models import Fire, JobRun
+from scheduling.models import Fire, Job, JobRun
 from scheduling.models.dead_letter import DeadLetter
+from scheduling.models.job_run import NOBODY
 from scheduling.models.worker_task import WorkerTask
 from scheduling.store.collect import Collected, CollectStore
 from scheduling.store.connection import Connection, connector
@@ -104,6 +105,18 @@ def test_without_attempts_left_it_dies_with_a_dead_letter_and_wakes_who_waits_fo
     assert JobRun.objects.get().state == "lost"
     assert row_of(waits).wake_at != FAR
     assert one.ended is not None
+
+
+def test_what_comes_back_of_a_deleted_job_dies_and_of_a_paused_one_waits(store):
+    deleted, paused = make_fire(make_job(TASK)), make_fire(make_job(TASK))
+    Job.objects.filter(pk=deleted.job_id).update(deleted_at=NOON)
+    Job.objects.filter(pk=paused.job_id).update(paused_at=NOON)
+
+    store.collect([dead(deleted), dead(paused)])
+
+    assert (row_of(deleted).state, row_of(deleted).reason) == ("dead", "cancelled")
+    assert row_of(paused).state == "retry_wait"
+    assert {run.holder for run in JobRun.objects.all()} == {NOBODY}
 
 
 @pytest.mark.parametrize(

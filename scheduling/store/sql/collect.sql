@@ -33,7 +33,7 @@ SELECT name, is_guarded FROM scheduling_workertask WHERE name = ANY (%(tasks)s)
 INSERT INTO scheduling_jobrun (id, fire_id, fence, job_id, tenant_id, history_days, scheduled_for, attempt, state,
     holder, started_at, finished_at, error)
 SELECT %(run_id)s, e.id, %(fence)s, e.job_id, e.tenant_id, e.history_days, e.scheduled_for, e.attempt, 'lost',
-    '00000000-0000-0000-0000-000000000000', statement_timestamp(), statement_timestamp(), %(error)s
+    %(nobody)s, statement_timestamp(), statement_timestamp(), %(error)s
 FROM ended e WHERE %(is_attempt)s
 ON CONFLICT DO NOTHING
 
