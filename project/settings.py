@@ -3,7 +3,7 @@
 | variable | meaning | default |
 |---|---|---|
 | `DATABASE_URL` | Postgres; by Unix socket: `postgresql://user@%2Fdir/name` | database `fairbeat` on 127.0.0.1 |
-| `REDIS_URL` | Redis or Valkey, for the limits | 127.0.0.1:6379, database 0 |
+| `REDIS_URL` | Redis or Valkey, for limits and shares that nodes have in common | 127.0.0.1:6379, database 0 |
 | `AMQP_URL` | RabbitMQ | none |
 | `CELERY_BROKER_URL` | any broker that kombu speaks to | `AMQP_URL` where set, else `REDIS_URL` |
 | `CELERY_RESULT_BACKEND` | `django-db` makes django-celery-results record results | none: the ledger records what ran |
@@ -13,6 +13,7 @@
 | `ETCD_URL` | members of an etcd cluster, `http(s)://host:port`, comma-separated | 127.0.0.1:2379 |
 | `FAIRBEAT_ETCD_PREFIX` | first part of all keys in etcd | `fairbeat` |
 | `ETCD_USER`, `ETCD_CA`, `ETCD_CERT`, `ETCD_KEY` | `name:password`; PEM files | none |
+| `FAIRBEAT_FAIRNESS` | `off`, `limits`, `queues` or `fair`, see `SCHEDULING["FAIRNESS"]` | the stop's |
 | `FAIRBEAT_QUEUE_PREFIX` | first part of the names of all queues | `fairbeat` |
 | `SECRET_KEY` | signs sessions | random at each start: logins then end with the process |
 | `DEBUG` | `1` shows tracebacks in the browser | off |
@@ -49,6 +50,8 @@ SCHEDULING = {
     "ETCD_PREFIX": os.environ.get("FAIRBEAT_ETCD_PREFIX") or "fairbeat",
     **{name: os.environ.get(name, "") for name in ("ETCD_USER", "ETCD_CA", "ETCD_CERT", "ETCD_KEY")},
     "QUEUE_PREFIX": os.environ.get("FAIRBEAT_QUEUE_PREFIX") or "fairbeat",
+    "FAIRNESS": os.environ.get("FAIRBEAT_FAIRNESS") or None,
+    "REDIS_URL": REDIS_URL,
 }
 
 INSTALLED_APPS = [

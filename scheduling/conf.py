@@ -10,9 +10,11 @@ store          rows, by shard          rows, with row locks        rows, by shar
 coordination   takes every shard       row locks                   leases in Postgres, or etcd    as stop 3
 timing         poll on a tick          poll on a tick              timing wheel                   timing wheel
 execution      threads of the node     Celery workers              Celery workers                 Celery workers
+fairness       off                     limits                      limits, weighted queues        fair queue, quotas
 =============  ======================  ==========================  =============================  ====================
 
-Of a neighbouring stop, ``STORE`` may be taken alone: stop 3 with time buckets, stop 4 with rows. With ``GROUPS = 1``
+Of a neighbouring stop, ``STORE`` may be taken alone: stop 3 with time buckets, stop 4 with rows; and so may
+``FAIRNESS``. With ``GROUPS = 1``
 one node is active, and the others are hot standbys.
 """
 
@@ -53,6 +55,22 @@ class Store(StrEnum):
     BUCKETED = "bucketed"  # in a ring of tables, a minute each, once they fire again and again
 
 
+class Fairness(StrEnum):
+    """How far tenants are kept from one another; each has what those before it have."""
+
+    OFF = "off"
+    LIMITS = "limits"  # rates, caps and budgets of tenants, lanes and tasks
+    QUEUES = "queues"  # a worker's prefetch by weight, and its fair door
+    FAIR = "fair"  # only about as much is released as the workers can take, in fair turns; the rest waits in Postgres
+
+
+class Cost(StrEnum):
+    """By what shares are measured."""
+
+    TIME = "time"  # slot-seconds
+    COUNT = "count"  # fires
+
+
 class CodeJobs(StrEnum):
     """Whose change of a job of origin ``code`` counts, where a person and the code have changed the same part of it."""
 
@@ -83,6 +101,11 @@ class SchedulingSettings:
     BATCH: int = 1000  # fires claimed in one transaction
     BACKLOG: int = 4000  # due, unconfirmed fires a node holds before it stops claiming
     AHEAD: int = 30_000  # claimed fires in the wheel, about 1 KB each: twice what a node can fire in its window
+    FAIRNESS: Fairness | None = None  # None: the stop's
+    COST: Cost = Cost.TIME
+    REDIS_URL: str = ""  # of the limits and shares that nodes have in common; empty: each node has its part of them
+    DEDICATED_QUEUES: int = 100  # tenants' queues of their own, at most; the others share
+    SHARED_QUEUES: int = 16  # for each lane
     COORDINATOR: Coordination = Coordination.POSTGRES
     ETCD_URLS: tuple[str, ...] = ("http://127.0.0.1:2379",)  # of the cluster's members; a text may join them by commas
     ETCD_PREFIX: str = "fairbeat"  # of all keys: another one for each database whose nodes use the same etcd
@@ -103,18 +126,26 @@ class SchedulingSettings:
         return self.STORE or (Store.BUCKETED if self.STOP is Stop.FOUR else Store.INDEXED)
 
     @property
+    def fairness(self) -> Fairness:
+        """As set, or as the stop has it."""
+        return self.FAIRNESS or FAIRNESS_OF[self.STOP]
+
+    @property
     def mask(self) -> Mask:
         """What hides secrets among arguments."""
         return mask_of(self.MASK_KEYS)
 
 
+FAIRNESS_OF = dict(zip(Stop, Fairness, strict=True))
 KEYS = {f.name: f for f in fields(SchedulingSettings)}
 _MEMBER = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}/?", re.ASCII)
-CHOICES: dict[str, type[Stop | Store | Coordination | CodeJobs]] = {
+CHOICES: dict[str, type[Stop | Store | Coordination | CodeJobs | Fairness | Cost]] = {
     "STOP": Stop,
     "STORE": Store,
     "COORDINATOR": Coordination,
     "CODE_JOBS": CodeJobs,
+    "FAIRNESS": Fairness,
+    "COST": Cost,
 }
 
 
@@ -127,6 +158,9 @@ def scheduling_settings(settings: Any) -> SchedulingSettings:
     given["STOP"] = Stop(given.get("STOP", Stop.THREE))
     if given.get("STORE") is not None:
         given["STORE"] = Store(given["STORE"])
+    if given.get("FAIRNESS") is not None:
+        given["FAIRNESS"] = Fairness(given["FAIRNESS"])
+    given["COST"] = Cost(given.get("COST", Cost.TIME))
     given["CODE_JOBS"] = CodeJobs(given.get("CODE_JOBS", CodeJobs.KEEP))
     given["COORDINATOR"] = Coordination(given.get("COORDINATOR", Coordination.POSTGRES))
     if "ETCD_URLS" in given:
@@ -147,6 +181,7 @@ def problems(settings: Any) -> Iterator[str]:
             yield from (f"SCHEDULING[{name!r}] {_shown(value)}: {problem}" for problem in _problems_of(name, value))
         else:
             yield f"SCHEDULING[{name!r}]: no such setting; there are {', '.join(sorted(KEYS))}"
+    yield from _problems_of_fairness(given)
     for name, needs_owners in (("STORE", Store.BUCKETED), ("COORDINATOR", Coordination.ETCD)):
         if given.get(name) == needs_owners and given.get("STOP", Stop.THREE) in (Stop.ONE, Stop.TWO):
             yield f"SCHEDULING[{name!r}] {given[name]!r}: needs owners of shards, which come with stop 3"
@@ -160,7 +195,7 @@ def problems(settings: Any) -> Iterator[str]:
 
 def _problems_of(name: str, value: Any) -> Iterator[str]:
     if name in CHOICES:
-        if value not in list(CHOICES[name]) and (name, value) != ("STORE", None):
+        if value not in list(CHOICES[name]) and not (value is None and name in ("STORE", "FAIRNESS")):
             yield f"is not one of {', '.join(map(str, CHOICES[name]))}"
     elif name == "MASK_KEYS":
         if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
@@ -174,6 +209,18 @@ def _problems_of(name: str, value: Any) -> Iterator[str]:
             yield "is not text"
     elif name != "GROUPS" or value is not None:
         yield from _problems_of_number(value, is_whole="int" in str(KEYS[name].type))
+
+
+def _problems_of_fairness(given: dict[str, Any]) -> Iterator[str]:
+    """A stop's own, or its neighbour's."""
+    stop, fairness = given.get("STOP", Stop.THREE), given.get("FAIRNESS")
+    if stop in list(Stop) and fairness in list(Fairness):
+        ladder = list(Fairness)
+        if abs(ladder.index(Fairness(fairness)) - ladder.index(FAIRNESS_OF[Stop(stop)])) > 1:
+            yield (
+                f"SCHEDULING['FAIRNESS'] {str(fairness)!r}: is neither what stop {stop} has "
+                f"({FAIRNESS_OF[Stop(stop)]}), nor what a neighbouring stop has"
+            )
 
 
 def _problems_of_address(value: str) -> Iterator[str]:

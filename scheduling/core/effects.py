@@ -17,11 +17,12 @@ Epochs = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadDue:
-    """Answered by ``Engine.due_read``."""
+    """Answered by ``Engine.due_read``. The ``full`` tenants have enough under way: nothing of theirs is read."""
 
     shards: frozenset[int]
     until: datetime
     limit: int
+    full: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReadWaiting:
-    """Parked fires and retries whose time has come. Answered by ``Engine.waiting_read``."""
+    """Parked fires and retries whose time has come, but for those of ``full`` tenants. Answered by
+    ``Engine.waiting_read``.
+    """
 
     shards: frozenset[int]
     now: datetime
     limit: int
+    full: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,45 @@ class Redrive:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadHeld:
+    """What these shards, which were just taken over, have with workers or on the way there, and which tenants are held
+    there. Answered by ``Engine.held_read``; until then nothing of them is claimed or granted.
+    """
+
+    shards: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtRuns:
+    """Which of these published fires have begun, and which are over? Answered by ``Engine.runs_seen``."""
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """These (tenant, shard) are held, since this job time; and those are so no more. Needs no answer."""
+
+    epochs: Epochs
+    begun: Mapping[tuple[int, int], datetime]
+    ended: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Fires of limited tenants, in the order of their turns: may they go? Answered by ``Engine.admitted``."""
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """These were admitted, and are over, or did not go: their places are free. Needs no answer."""
+
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Answered by ``Engine.published``, in any order and any number of pieces."""
 
@@ -197,5 +240,8 @@ StoreEffect = (
     | SendAgain
     | Promote
     | Expire
+    | ReadHeld
+    | LookAtRuns
+    | Hold
 )
-Effect = StoreEffect | Publish | LookAtQueues | Redrive | TakeAgain | HandOver
+Effect = StoreEffect | Publish | Admit | LetGo | LookAtQueues | Redrive | TakeAgain | HandOver

@@ -1,0 +1,53 @@
+"""Asking for admission under limits: what is asked, and what is answered. Pure values.
+
+For each request all its bounds are asked before one is entered, in this order: budget of the day, caps, rates. A
+refusal spends nothing. A member that is in already is admitted again, and spends nothing either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairness.core.terms import Bound, BoundKey
+
+BUDGET, CAP, RATE = "budget", "cap", "rate"  # why something waits that was refused
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``member`` names a fire, in all its attempts."""
+
+    member: str
+    tenant_id: int
+    lane: str
+    task: str
+    bounds: Sequence[tuple[BoundKey, Bound]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """``after_s``: real seconds after which to ask again; None: when one under ``key`` has left, or in a second."""
+
+    reason: str
+    key: BoundKey
+    after_s: float | None = None
+
+
+class Limiter(Protocol):
+    """Rates and caps that all nodes have in common. No call raises for want of Redis: limits then are this node's part.
+
+    One thread calls it.
+    """
+
+    def admit(self, requests: Sequence[Request]) -> list[Refusal | None]:
+        """In their order; None: it may go, and is in."""
+
+    def leave(self, requests: Sequence[Request], *, unspent: bool = False) -> None:
+        """They are over. ``unspent``: they did not go after all, and give their tokens back."""
+
+    def hold(self, requests: Sequence[Request]) -> None:
+        """They are in flight, whatever any limit says: their leases begin anew. All that are, about every 10 s."""
+
+    def close(self) -> None: ...
