@@ -15,7 +15,10 @@ from scheduling.models import Job
 TASK = "tests.chaos.tasks.effect"
 MORTAL = "tests.chaos.tasks.mortal"
 GREEDY = "tests.chaos.tasks.greedy"
-TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0}
+FAILING = "tests.chaos.tasks.failing"
+HANGING = "tests.chaos.tasks.hanging"
+FLOOD = "flood"  # the tenant of floods
+TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0, FLOOD: 1.0}
 RARE, RARE_EVERY_S = "rare", 4  # its queue stands empty most of the time, so that it can be deleted
 LONG_S = 4.0  # what a long run works
 MAKING = timedelta(seconds=1)  # to make some jobs more; a job has no occurrence before it was made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.chaos.order import Injection
 from tests.chaos.registry import scripts
-from tests.chaos.scripts import broker, edits, messages, network, nodes, rows, services, workers
+from tests.chaos.scripts import broker, edits, floods, messages, network, nodes, rows, services, workers
 from tests.chaos.stage import WARM_UP_S, Act, Stage
 
-MODULES = (broker, edits, messages, network, nodes, rows, services, workers)  # each has registered its own
+MODULES = (broker, edits, floods, messages, network, nodes, rows, services, workers)  # each has registered its own
 
 
 def scenarios() -> dict[str, list[str]]:

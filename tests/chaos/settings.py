@@ -12,6 +12,11 @@ FIRE_LEASE_S = 6.0  # so that the runs of a killed worker are back before the ne
 
 SHARDS_VARIABLE = "FAIRBEAT_CHAOS_SHARDS"  # they grow in the course of a run
 
-SCHEDULING = DEPLOYED | dict[str, Any](FIRE_LEASE_S=FIRE_LEASE_S, FIRE_GRACE_S=2.0, START_PATIENCE_S=3.0)
-SCHEDULING["SHARDS"] = int(os.environ.get(SHARDS_VARIABLE) or SCHEDULING["SHARDS"])
+SCHEDULING = DEPLOYED | dict[str, Any](
+    FIRE_LEASE_S=FIRE_LEASE_S,
+    FIRE_GRACE_S=2.0,
+    START_PATIENCE_S=3.0,
+    FAIRNESS="fair",
+    SHARDS=int(os.environ.get(SHARDS_VARIABLE) or DEPLOYED["SHARDS"] or 64),
+)
 CELERY_IMPORTS = ["tests.chaos.tasks"]

@@ -54,6 +54,18 @@ def greedy(mib: int) -> None:
         write(fire)
 
 
+@job
+def failing() -> None:
+    with running():
+        raise RuntimeError("as always")
+
+
+@job
+def hanging() -> None:
+    with running():
+        time.sleep(3600)
+
+
 @contextmanager
 def running() -> Iterator[JobContext]:
     """A run, whose beginning and end are in the log."""

@@ -17,6 +17,8 @@ TITLES = {
     "13": "one-way partitions between a node and etcd, or Postgres",
     "15": "the wall clock of a node jumps by 5 s, by an hour",
     "16": "jobs retimed, paused, deleted in the moment of their fire",
+    "17": "thousands of jobs at one instant; an hour of a million occurrences to make up for",
+    "18": "a tenant with a hundred times as much; one whose tasks all fail; one whose tasks hang",
     "19": "nodes join and leave; shards are added",
     "20": "SIGTERM, then SIGKILL while it drains",
     "21": "rows and messages that nothing can be made of",
