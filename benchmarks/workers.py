@@ -17,10 +17,10 @@ class Worker:
     """``celery worker``, with its pool's processes in a group of their own. It runs from the start on."""
 
     def __init__(
-        self, name: str, *, concurrency: int, include: str, log: IO[bytes], environ: Mapping[str, str]
+        self, name: str, *, concurrency: int, include: str, log: IO[bytes], environ: Mapping[str, str], pool: str
     ) -> None:
         self._name, self._log, self._environ = name, log, os.environ | environ
-        self._options = ["--pool", "prefork", "-c", str(concurrency), "-I", include, "-l", "WARNING"]
+        self._options = ["--pool", pool, "-c", str(concurrency), "-I", include, "-l", "WARNING"]
         self._options += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         self._started = 0
         self.start()
@@ -58,11 +58,13 @@ class Worker:
 
 
 @contextmanager
-def workers(count: int, *, concurrency: int, include: str, log: str, **environ: str) -> Iterator[list[Worker]]:
+def workers(
+    count: int, *, concurrency: int, include: str, log: str, pool: str = "prefork", **environ: str
+) -> Iterator[list[Worker]]:
     """So many of them. In the end they drain."""
     with open(log, "ab") as output:
         made = [
-            Worker(f"worker-{number}", concurrency=concurrency, include=include, log=output, environ=environ)
+            Worker(f"worker-{number}", concurrency=concurrency, include=include, log=output, environ=environ, pool=pool)
             for number in range(count)
         ]
         try:
