@@ -90,6 +90,16 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark(
         "redrive", "benchmarks.redrive", "--letters 100000 --rate 500 --redrive-per-s 300 --seconds 20", limit_s=900
     ),
+    Benchmark("fair_shares", "benchmarks.fair_shares", "shares --seconds 60"),
+    Benchmark("fair_shares_four_nodes", "benchmarks.fair_shares", "shares --tenants 8 --nodes 4 --seconds 60"),
+    Benchmark("fair_light_tenant", "benchmarks.fair_shares", "light --seconds 60"),
+    Benchmark("fair_weight_change", "benchmarks.fair_shares", "weight_change"),
+    Benchmark("fair_lone_tenant", "benchmarks.fair_shares", "lone"),
+    Benchmark("fair_comeback", "benchmarks.fair_shares", "comeback --seconds 60"),
+    Benchmark("fair_rate_one_node", "benchmarks.fair_shares", "rate --nodes 1"),
+    Benchmark("fair_rate_four_nodes", "benchmarks.fair_shares", "rate --nodes 4"),
+    Benchmark("fair_rate_sixteen_nodes", "benchmarks.fair_shares", "rate --nodes 16", limit_s=600),
+    Benchmark("fair_strict_cap", "benchmarks.fair_shares", "strict --nodes 2 --seconds 60"),
     Benchmark("growth", "benchmarks.growth", "--sizes 10000,100000,1000000,10000000", limit_s=5400),
     Benchmark("growth_shards", "benchmarks.growth", "--sizes 100000 --shards 1,16,64", limit_s=900),
     Benchmark("fire_path_sustained", "benchmarks.fire_path", "--rate 10200 --minutes 10", limit_s=900),

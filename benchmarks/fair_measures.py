@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -22,7 +21,7 @@ def slot_time(runs: Iterable[Ran], since: float, until: float) -> dict[str, floa
     """Slot-seconds of each tenant between the two instants.
 
     >>> slot_time([Ran("a", 0, 3), Ran("b", 1, 9)], 2, 4)
-    {'a': 1, 'b': 2}
+    {'a': 1.0, 'b': 2.0}
     """
     served: dict[str, float] = defaultdict(float)
     for run in runs:
@@ -73,7 +72,7 @@ def most_beyond(instants: Sequence[float], per_s: float, burst: int) -> float:
     """By how many the instants exceed a rate with a burst, in whatever span; negative: they keep it.
 
     >>> most_beyond([0, 0, 0, 1], per_s=1, burst=2)
-    1.0
+    1
     """
     ordered, worst, least = sorted(instants), float("-inf"), float("inf")
     for number, at in enumerate(ordered):
@@ -85,8 +84,3 @@ def most_beyond(instants: Sequence[float], per_s: float, burst: int) -> float:
 def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def count_until(instants: Sequence[float], until: float) -> int:
-    """How many of these, which are in order."""
-    return bisect_right(instants, until)
