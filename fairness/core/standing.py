@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 GRANTS_KEPT = 100
@@ -33,7 +32,7 @@ class TenantStanding:
     in_flight: int
     reason: str = ""  # what holds the first of them: rate, cap, budget; empty: its turn
     until_s: float | None = None  # from now on, when that is asked again; None: when one ends
-    oldest_at: datetime | None = None  # job time at which the oldest that waits was due
+    oldest_s: float | None = None  # for so long the oldest that waits has been due
     starts_per_s: float = 0.0  # over the last minute
     served_per_s: float = 0.0  # slot-seconds a second, over the last minute
     mean_s: float = 0.0  # slot-seconds that one is thought to take
