@@ -45,49 +45,28 @@ nothing within a flow. One thread owns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from heapq import heappop, heapreplace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from math import inf, isnan
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+from fairness.core.across_nodes import AcrossNodes
 from fairness.core.gate import Gate
-from fairness.core.node import FAR, TURN, UNIT, WEIGHT_UNIT, Branch, Flow, Node, State, Ticket, orders, weight_units
-from fairness.core.parking import Parking
-from fairness.core.tree import FlowPath, Path, Tree, below
+from fairness.core.node import TURN, Branch, Flow, State, Ticket, weight_units
+from fairness.core.tree import FlowPath, Path, below
+from fairness.core.turns import MAX_COST, SURPRISE
 
 T = TypeVar("T")
 
-MIN_COST, MAX_COST, MAX_CAPACITY = 1e-6, 1e7, 1e9
-DEBT_S = 10.0  # of a node's share
-SURPRISE = 10.0  # estimates: what a request may cost beyond its estimate, and its estimate beyond what it cost
+MIN_COST = 1e-6
 
 
-class FairQueue(Generic[T]):
+class FairQueue(AcrossNodes[T]):
     """Requests of many tenants, and whose turn it is."""
 
     def __init__(self, *, capacity: float = 1.0) -> None:
-        self.capacity = capacity
-        self._tree: Tree[T] = Tree()
-        self._parking: Parking[T] = Parking()
-        self._aside: list[Branch[T]] = []  # without a turn in this pass
+        super().__init__(capacity=capacity)
         self._numbers = count()
-        self._waiting = 0
-
-    @property
-    def capacity(self) -> float:
-        """The cost that the pool works off in a second (slots, where costs are slot-seconds); it bounds debts.
-
-        Raises ValueError if it is set to less than 0, or out of all bounds.
-        """
-        return self._capacity
-
-    @capacity.setter
-    def capacity(self, capacity: float) -> None:
-        if not 0 <= capacity <= MAX_CAPACITY:
-            raise ValueError(f"capacity {capacity!r}: must be from 0 to {MAX_CAPACITY:g}")
-        self._capacity = capacity
-        self._debt = DEBT_S * capacity * UNIT * WEIGHT_UNIT
 
     def __len__(self) -> int:
         """How many wait."""
@@ -111,27 +90,6 @@ class FairQueue(Generic[T]):
         if flow.size == 1 and not flow.is_parked:
             flow.make_ready()
         return ticket
-
-    def next(self, now: float) -> Ticket[T] | None:
-        """Grant the request whose turn it is; None if nothing may go."""
-        self._wake(now)
-        flow = self._choose(now)
-        return None if flow is None else self._grant(flow, now)
-
-    def take(self, now: float, limit: int, *, window: float = inf) -> list[Ticket[T]]:
-        """Grant up to ``limit`` requests, in their order; fewer only if nothing more may go.
-
-        ``window``: first those whose tenant's tag is at most so far beyond its lane's virtual time (as a cost over a
-        weight of 1); if room is left, then anyone.
-        """
-        self._wake(now)
-        taken: list[Ticket[T]] = []
-        if window < inf:
-            self._look_within(window)
-            self._grant_up_to(limit, now, taken)
-            self._look_everywhere()
-        self._grant_up_to(limit, now, taken)
-        return taken
 
     def started(self, ticket: Ticket[T]) -> bool:
         """A worker runs it: from here on it cannot be refunded. False if it was not granted, or is over."""
@@ -170,21 +128,29 @@ class FairQueue(Generic[T]):
         """
         if ticket.state is not State.GRANTED:
             return False
+        flow = ticket.flow
         self._settle(ticket, 0.0)
-        flow, gates, ticket.gates = ticket.flow, ticket.gates, ()
-        if flow.is_gone:
-            ticket.state = State.OVER
-        else:
-            ticket.state = State.WAITING
+        ticket.state = State.OVER if flow.is_gone else State.WAITING
+        if not flow.is_gone:
             flow.push_back(ticket)
             self._waiting += 1
             if not flow.is_parked:
                 flow.make_ready()
-        self._end(ticket)
-        for gate in gates:
-            gate.undo(ticket)
-            self.gate_changed(gate)
+        self._undo(ticket)
         return not flow.is_gone
+
+    def withdraw(self, ticket: Ticket[T]) -> bool:
+        """It is over, and costs nothing; walks its flow if it waits. False if it has started, or was over before."""
+        if ticket.state is State.GRANTED:
+            self._settle(ticket, 0.0)
+            ticket.state = State.OVER
+            self._undo(ticket)
+            return True
+        if ticket.state is not State.WAITING:
+            return False
+        self._withdraw([ticket])
+        self._hold_only(ticket.flow, [each for each in ticket.flow if each is not ticket])
+        return True
 
     def remove_if(self, predicate: Callable[[T], bool]) -> list[T]:
         """Take out the waiting items for which ``predicate`` is true, the oldest of a flow first; walks all.
@@ -202,11 +168,17 @@ class FairQueue(Generic[T]):
         removed: list[T] = []
         for flow, kept, gone in plan:
             removed += self._withdraw(gone)
-            flow.refill(kept)
-            if not kept:
-                flow.make_unready()
-                self._tree.forget_if_idle(flow)
+            self._hold_only(flow, kept)
         return removed
+
+    def waiting(self, path: Path = ()) -> int:
+        """How many wait there; walks its flows."""
+        return sum(flow.size for flow in self._flows_of(path))
+
+    def oldest(self, path: Path = ()) -> Ticket[T] | None:
+        """The one that was offered first, of those that wait there; walks its flows."""
+        firsts = [ticket for flow in self._flows_of(path) if (ticket := flow.oldest) is not None]
+        return min(firsts, key=lambda ticket: ticket.number, default=None)
 
     # -- tenants ------------------------------------------------------------------------------------------------
 
@@ -280,116 +252,23 @@ class FairQueue(Generic[T]):
         node = self._tree.find(path)
         return node.virtual_time if isinstance(node, Branch) else 0
 
-    # -- choosing -----------------------------------------------------------------------------------------------
-
-    def _grant_up_to(self, limit: int, now: float, taken: list[Ticket[T]]) -> None:
-        while len(taken) < limit and (flow := self._choose(now)) is not None:
-            taken.append(self._grant(flow, now))
-
-    def _choose(self, now: float) -> Flow[T] | None:
-        """The flow whose turn it is, on top at each level; parks whoever a gate refuses on the way."""
-        root = branch = self._tree.root
-        while branch.size or branch is not root:
-            if not branch.size:
-                branch = branch.parent
-                continue
-            entry = branch.heap[0]  # there is one: what is ready has a seat
-            tag, _, child = entry
-            if child.seat is not entry:
-                heappop(branch.heap)
-                branch.left_behind -= 1
-            elif child.tag > tag:  # it was settled since
-                child.seat = entry = (child.tag, next(orders), child)
-                heapreplace(branch.heap, entry)
-            elif not child.is_ready:
-                branch.pass_by()
-                self._tree.forget_if_idle(child)
-            elif tag > branch.horizon:
-                branch.make_unready()
-                self._aside.append(branch)
-                branch = branch.parent
-            elif not (child.gates and self._is_refused(child, now)):
-                if isinstance(child, Flow):
-                    return child
-                assert isinstance(child, Branch)
-                branch = child
-        return None
-
-    def _is_refused(self, node: Node[T], now: float) -> bool:
-        """Whether a gate of this node is closed; then it is parked."""
-        for gate in node.gates:
-            opens_at = gate.opens_at(now)
-            if opens_at > now:
-                self._parking.park(node, opens_at, gate.reason, gate)
-                return True
-        return False
-
-    def _wake(self, now: float) -> None:
-        for node in self._parking.due(now):
-            self._unpark(node)
-
-    def _unpark(self, node: Node[T]) -> None:
-        self._parking.unpark(node)
-        self._tree.forget_if_idle(node)
-
-    def _look_within(self, window: float) -> None:
-        for lane in self._tree.root.children.values():
-            assert isinstance(lane, Branch)
-            lane.horizon = lane.virtual_time + int(window * UNIT)
-
-    def _look_everywhere(self) -> None:
-        for lane in self._tree.root.children.values():
-            assert isinstance(lane, Branch)
-            lane.horizon = FAR
-        for branch in self._aside:
-            branch.make_ready()
-        self._aside.clear()
-
-    # -- charging -----------------------------------------------------------------------------------------------
-
-    def _grant(self, flow: Flow[T], now: float) -> Ticket[T]:
-        """Its oldest ticket goes: charge it to the flow, its tenant and its lane."""
-        ticket = flow.pop()
-        self._waiting -= 1
-        ticket.state = State.GRANTED
-        ticket.charged = cost = ticket.cost
-        tenant = flow.parent
-        lane = tenant.parent
-        ticket.starts = (flow.serve(cost), tenant.serve(cost), lane.serve(cost))
-        lane.parent.running += 1
-        ticket.gates = gates = lane.gates + tenant.gates + flow.gates
+    def _undo(self, ticket: Ticket[T]) -> None:
+        """It is under way no more, as if it had never been."""
+        gates, ticket.gates = ticket.gates, ()
+        self._end(ticket)
         for gate in gates:
-            gate.enter(ticket, now)
-        if not flow.size:
+            gate.undo(ticket)
+            self.gate_changed(gate)
+
+    def _flows_of(self, path: Path) -> Iterator[Flow[T]]:
+        top = self._tree.find(path)
+        return iter(()) if top is None else (node for node in below(top) if isinstance(node, Flow))
+
+    def _hold_only(self, flow: Flow[T], tickets: Sequence[Ticket[T]]) -> None:
+        flow.refill(tickets)
+        if not tickets:
             flow.make_unready()
-        return ticket
-
-    def _settle(self, ticket: Ticket[T], cost: float) -> None:
-        """What it costs is known better: correct what was charged, within bounds."""
-        before, ticket.charged = ticket.charged, cost
-        if cost == before:
-            return
-        node: Node[T] = ticket.flow
-        while (parent := node.parent) is not node:
-            bound = max(self._debt / node.weight_of_all, SURPRISE * ticket.cost * node.scale)
-            node.settle(before, cost, bound=bound)
-            node = parent
-
-    def _end(self, ticket: Ticket[T]) -> None:
-        """It is under way no more."""
-        node: Node[T] = ticket.flow
-        for start in ticket.starts:
-            node.served(start, ticket.charged)
-            self._leave(node)
-            node = node.parent
-        self._leave(node)
-
-    def _leave(self, node: Node[T]) -> None:
-        node.running -= 1
-        if not (node.running or node.size):
-            if isinstance(node, Branch):
-                self._tree.rest(node)
-            self._tree.forget_if_idle(node)
+            self._tree.forget_if_idle(flow)
 
     def _withdraw(self, tickets: Iterable[Ticket[T]]) -> list[T]:
         items: list[T] = []

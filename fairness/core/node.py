@@ -26,6 +26,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Generic, TypeVar
 
+from fairness.core.books import Books
 from fairness.core.gate import Gate
 
 T = TypeVar("T")
@@ -79,6 +80,12 @@ class Ticket(Generic[T]):
         self.state = State.WAITING
         self.next: Ticket[T] | None = None  # behind it in its flow
         self.gates: tuple[Gate, ...] = ()  # that it has entered
+
+    @property
+    def path(self) -> tuple[Hashable, Hashable, Hashable]:
+        """Its lane, tenant and key."""
+        flow = self.flow
+        return flow.parent.parent.name, flow.parent.name, flow.name
 
 
 class Node(Generic[T]):
@@ -137,6 +144,8 @@ class Node(Generic[T]):
         self.scale = UNIT * WEIGHT_UNIT / units
         if self.is_ready:
             parent.ready_weight += units - before
+        if parent.books is not None and (untold := parent.books.untold.get(self.name)):
+            parent.books.untold[self.name] = untold * before // units
         if (lead := self.tag - parent.virtual_time) > 0:
             self.move_to(parent.virtual_time + lead * before // units)
 
@@ -151,15 +160,17 @@ class Node(Generic[T]):
         self.running += 1
         return start
 
-    def settle(self, before: float, cost: float, *, bound: float) -> None:
+    def settle(self, before: float, cost: float, *, bound: float) -> int:
         """A service charged as ``before`` is charged as ``cost``: the tag moves, but not to further than ``bound`` from
-        virtual time.
+        virtual time. Returns by how much.
         """
+        tag = self.tag
         change = int(cost * self.scale) - int(before * self.scale)
         if change > 0:
             self.tag = max(self.tag, min(self.tag + change, self.parent.virtual_time + int(bound)))
         elif change < 0:
             self.move_to(min(self.tag, max(self.tag + change, self.parent.virtual_time - int(bound))))
+        return self.tag - tag
 
     def served(self, start: int, cost: float) -> None:
         """A service has ended: so much was worked off since its start, and virtual time is at least where that, shared
@@ -187,6 +198,8 @@ class Node(Generic[T]):
         while not (node.is_ready or node.parent is node):
             parent = node.parent
             node.is_ready = True
+            if parent.books is not None:
+                parent.books.came.add(node.name)
             if node.tag < parent.virtual_time:
                 node.tag = parent.virtual_time  # who was away has saved up nothing
             if node.seat is None:
@@ -213,7 +226,7 @@ class Node(Generic[T]):
 class Branch(Node[T]):
     """The root, a lane, or a tenant."""
 
-    __slots__ = ("children", "heap", "horizon", "left_behind", "ready_weight", "virtual_time")
+    __slots__ = ("books", "children", "heap", "horizon", "left_behind", "ready_weight", "virtual_time")
 
     def __init__(self, name: Hashable, parent: Branch[T] | None) -> None:
         super().__init__(name, self if parent is None else parent)
@@ -222,6 +235,7 @@ class Branch(Node[T]):
         self.left_behind = 0  # entries of the heap that are nobody's seat
         self.ready_weight = 0
         self.virtual_time = 0
+        self.books: Books | None = None  # of a lane that nodes share
         self.horizon = FAR  # tags beyond it have no turn in this pass
 
     @property
@@ -298,6 +312,10 @@ class Flow(Node[T]):
             self.last = None
         ticket.next = None
         return ticket
+
+    @property
+    def oldest(self) -> Ticket[T] | None:
+        return self.returned[0][1] if self.returned else self.first
 
     def __iter__(self) -> Iterator[Ticket[T]]:
         """Oldest first."""

@@ -1,0 +1,200 @@
+"""Whose turn it is, and what it is charged: the heart of a fair queue, whose whole is `fairness.core.fair_queue`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from heapq import heappop, heapreplace
+from math import inf
+from typing import Generic, TypeVar
+
+from fairness.core.node import FAR, UNIT, WEIGHT_UNIT, Branch, Flow, Node, State, Ticket, orders
+from fairness.core.parking import Parking
+from fairness.core.tree import Tree
+
+T = TypeVar("T")
+
+MAX_COST, MAX_CAPACITY = 1e7, 1e9
+DEBT_S = 10.0  # of a node's share
+SURPRISE = 10.0  # estimates: what a request may cost beyond its estimate, and its estimate beyond what it cost
+
+
+class Turns(Generic[T]):
+    """Grants what waits, in fair turns."""
+
+    def __init__(self, *, capacity: float) -> None:
+        self.capacity = capacity
+        self._tree: Tree[T] = Tree()
+        self._parking: Parking[T] = Parking()
+        self._aside: list[Branch[T]] = []  # without a turn in this pass
+        self._waiting = 0
+
+    @property
+    def capacity(self) -> float:
+        """The cost that the pool works off in a second (slots, where costs are slot-seconds); it bounds debts.
+
+        Raises ValueError if it is set to less than 0, or out of all bounds.
+        """
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, capacity: float) -> None:
+        if not 0 <= capacity <= MAX_CAPACITY:
+            raise ValueError(f"capacity {capacity!r}: must be from 0 to {MAX_CAPACITY:g}")
+        self._capacity = capacity
+        self._debt = DEBT_S * capacity * UNIT * WEIGHT_UNIT
+
+    def next(self, now: float) -> Ticket[T] | None:
+        """Grant the request whose turn it is; None if nothing may go."""
+        self._wake(now)
+        flow = self._choose(now)
+        return None if flow is None else self._grant(flow, now)
+
+    def take(
+        self, now: float, limit: int, *, window: float = inf, rooms: Mapping[Hashable, int] | None = None
+    ) -> list[Ticket[T]]:
+        """Grant up to ``limit`` requests, in their order; fewer only if nothing more may go.
+
+        ``window``: first those whose tenant's tag is at most so far beyond its lane's virtual time (as a cost over a
+        weight of 1); if room is left, then anyone. ``rooms``: of these lanes at most so many.
+        """
+        self._wake(now)
+        taken: list[Ticket[T]] = []
+        left = dict(rooms) if rooms else {}
+        full = self._leave_out(lane for lane, room in left.items() if room <= 0)
+        if window < inf:
+            self._look_within(window)
+            self._grant_up_to(limit, now, taken, left, full)
+            self._look_everywhere()
+        self._grant_up_to(limit, now, taken, left, full)
+        for lane in full:
+            lane.make_ready()
+        return taken
+
+    # -- choosing -----------------------------------------------------------------------------------------------
+
+    def _grant_up_to(
+        self, limit: int, now: float, taken: list[Ticket[T]], left: dict[Hashable, int], full: list[Branch[T]]
+    ) -> None:
+        """``left`` has what room lanes have; who has none any more is put into ``full``, and out of turn."""
+        while len(taken) < limit and (flow := self._choose(now)) is not None:
+            taken.append(self._grant(flow, now))
+            if left and (lane := flow.parent.parent).name in left:
+                left[lane.name] -= 1
+                if not left[lane.name]:
+                    full += self._leave_out((lane.name,))
+
+    def _choose(self, now: float) -> Flow[T] | None:
+        """The flow whose turn it is, on top at each level; parks whoever a gate refuses on the way."""
+        root = branch = self._tree.root
+        while branch.size or branch is not root:
+            if not branch.size:
+                branch = branch.parent
+                continue
+            entry = branch.heap[0]  # there is one: what is ready has a seat
+            tag, _, child = entry
+            if child.seat is not entry:
+                heappop(branch.heap)
+                branch.left_behind -= 1
+            elif child.tag > tag:  # it was settled since
+                child.seat = entry = (child.tag, next(orders), child)
+                heapreplace(branch.heap, entry)
+            elif not child.is_ready:
+                branch.pass_by()
+                self._tree.forget_if_idle(child)
+            elif tag > branch.horizon:
+                branch.make_unready()
+                self._aside.append(branch)
+                branch = branch.parent
+            elif not (child.gates and self._is_refused(child, now)):
+                if isinstance(child, Flow):
+                    return child
+                assert isinstance(child, Branch)
+                branch = child
+        return None
+
+    def _is_refused(self, node: Node[T], now: float) -> bool:
+        """Whether a gate of this node is closed; then it is parked."""
+        for gate in node.gates:
+            opens_at = gate.opens_at(now)
+            if opens_at > now:
+                self._parking.park(node, opens_at, gate.reason, gate)
+                return True
+        return False
+
+    def _wake(self, now: float) -> None:
+        for node in self._parking.due(now):
+            self._unpark(node)
+
+    def _unpark(self, node: Node[T]) -> None:
+        self._parking.unpark(node)
+        self._tree.forget_if_idle(node)
+
+    def _leave_out(self, lanes: Iterable[Hashable]) -> list[Branch[T]]:
+        """Those of these lanes that were ready, and are so no more."""
+        found = [lane for name in lanes if (lane := self._tree.root.children.get(name)) is not None and lane.is_ready]
+        for lane in found:
+            lane.make_unready()
+        return [lane for lane in found if isinstance(lane, Branch)]
+
+    def _look_within(self, window: float) -> None:
+        for lane in self._tree.root.children.values():
+            assert isinstance(lane, Branch)
+            lane.horizon = lane.virtual_time + int(window * UNIT)
+
+    def _look_everywhere(self) -> None:
+        for lane in self._tree.root.children.values():
+            assert isinstance(lane, Branch)
+            lane.horizon = FAR
+        for branch in self._aside:
+            branch.make_ready()
+        self._aside.clear()
+
+    # -- charging -----------------------------------------------------------------------------------------------
+
+    def _grant(self, flow: Flow[T], now: float) -> Ticket[T]:
+        """Its oldest ticket goes: charge it to the flow, its tenant and its lane."""
+        ticket = flow.pop()
+        self._waiting -= 1
+        ticket.state = State.GRANTED
+        ticket.charged = cost = ticket.cost
+        tenant = flow.parent
+        lane = tenant.parent
+        ticket.starts = (flow.serve(cost), start := tenant.serve(cost), lane.serve(cost))
+        if lane.books is not None:
+            lane.books.charge(tenant.name, tenant.tag - start)
+        lane.parent.running += 1
+        ticket.gates = gates = lane.gates + tenant.gates + flow.gates
+        for gate in gates:
+            gate.enter(ticket, now)
+        if not flow.size:
+            flow.make_unready()
+        return ticket
+
+    def _settle(self, ticket: Ticket[T], cost: float) -> None:
+        """What it costs is known better: correct what was charged, within bounds."""
+        before, ticket.charged = ticket.charged, cost
+        if cost == before:
+            return
+        node: Node[T] = ticket.flow
+        while (parent := node.parent) is not node:
+            bound = max(self._debt / node.weight_of_all, SURPRISE * ticket.cost * node.scale)
+            change = node.settle(before, cost, bound=bound)
+            if parent.books is not None:
+                parent.books.charge(node.name, change)
+            node = parent
+
+    def _end(self, ticket: Ticket[T]) -> None:
+        """It is under way no more."""
+        node: Node[T] = ticket.flow
+        for start in ticket.starts:
+            node.served(start, ticket.charged)
+            self._leave(node)
+            node = node.parent
+        self._leave(node)
+
+    def _leave(self, node: Node[T]) -> None:
+        node.running -= 1
+        if not (node.running or node.size):
+            if isinstance(node, Branch):
+                self._tree.rest(node)
+            self._tree.forget_if_idle(node)
