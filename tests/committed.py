@@ -29,6 +29,14 @@ UPDATE scheduling_shard SET epoch = 0, owner_id = NULL WHERE epoch <> 0 OR owner
 UPDATE scheduling_shardprogress SET seq_epoch = 0, seq = 0 WHERE (seq_epoch, seq) <> (0, 0);
 DELETE FROM scheduling_node;
 DELETE FROM scheduling_jobclock;
+DELETE FROM scheduling_hold;
+DELETE FROM scheduling_slot;
+DELETE FROM fairness_tenantqueue;
+DELETE FROM fairness_limit;
+DELETE FROM fairness_budget;
+DELETE FROM fairness_standing;
+DELETE FROM fairness_servedshare;
+DELETE FROM fairness_workerreport;
 DELETE FROM fairness_tenant WHERE slug <> 'default';
 """
 
