@@ -9,9 +9,11 @@
     another tenant's by header   runs                       rejected
     unknown task, wrong eta      rejected                   rejected
 
+Another tenant's is, in a queue that many share, what names none or one that may not use it.
+
 *Rejected* is without requeue: RabbitMQ then moves it to the dead letters of its queue. That holds for the tenants'
-queues alone: what the user's own queues hold is treated as Celery does it, and so is everything on a broker that has
-no dead letters.
+queues alone, shared or not: what the user's own queues hold is treated as Celery does it, and so is everything on a
+broker that has no dead letters.
 
 Does not do: know what a message asks for; look into those that Celery can read.
 """
@@ -38,7 +40,7 @@ class Gate:
     def __init__(self, *, tenant_header: str = "") -> None:
         self._tenant_header = tenant_header
         self._plan = QueuePlan()
-        self._queues: dict[str, str] = {}  # consumer tag → queue, of the present connection
+        self._queues: dict[str, str | None] = {}  # consumer tag → queue of ours, of the present connection
         self._consumer: Any = None
 
     def open(self, c: Any, plan: QueuePlan) -> None:
@@ -53,7 +55,7 @@ class Gate:
 
     def _undecodable(self, otherwise: Callable[[Any, Exception], Any]) -> Callable[[Any, Exception], Any]:
         def on_decode_error(message: Any, error: Exception) -> None:
-            if self._owner(message) is None:
+            if self._queue(message) is None:
                 otherwise(message, error)
             else:
                 self._reject(message, f"it cannot be decoded: {error}")
@@ -65,10 +67,10 @@ class Gate:
             handle = make()
 
             def on_task_received(message: Any) -> Any:
-                owner = self._owner(message)
-                if owner is None:
+                queue = self._queue(message)
+                if queue is None:
                     return handle(message)
-                if problem := self._problem(message, owner):
+                if problem := self._problem(message, queue):
                     return self._reject(message, problem)
                 return handle(message)
 
@@ -76,29 +78,42 @@ class Gate:
 
         return create_task_handler
 
-    def _owner(self, message: Any) -> str | None:
-        """The tenant of the queue that a message came from; None: it is no tenant's."""
-        tag = (message.delivery_info or {}).get("consumer_tag", "")
+    def _queue(self, message: Any) -> str | None:
+        """The queue that a message came from; None: it is no tenant's."""
+        info = message.delivery_info or {}
+        tag = info.get("consumer_tag")
+        if tag is None:  # it was asked for, not sent to a consumer; our queues are bound by their names alone
+            name = str(info.get("routing_key", ""))
+            return name if self._plan.lane(name) is not None else None
         if tag not in self._queues:
             tags = self._consumer.task_consumer._active_tags
-            self._queues = {tag: name for name, tag in tags.items()}
-        owner = self._plan.owner(self._queues.get(tag, ""))
-        return owner[0] if owner else None
+            self._queues = {tag: name if self._plan.lane(name) else None for name, tag in tags.items()}
+        return self._queues.get(tag)
 
-    def _problem(self, message: Any, owner: str) -> str:
-        named = message.headers.get(self._tenant_header, owner) if self._tenant_header else owner
-        if named != owner:
-            return f"it says that it is {named!r}'s, and came through a queue of {owner!r}"
+    def _problem(self, message: Any, queue: str) -> str:
+        if problem := self._forgery(message, queue):
+            return problem
         try:
             payload = message.payload
         except (DecodeError, ContentDisallowed, SerializerNotInstalled) as error:
             return f"it cannot be decoded: {error}"
         return problem_of(message.headers, payload)
 
+    def _forgery(self, message: Any, queue: str) -> str:
+        """A message of a tenant's own queue need not say whose it is."""
+        if not self._tenant_header:
+            return ""
+        named = message.headers.get(self._tenant_header)
+        owner = self._plan.owner_of(queue, named if isinstance(named, str) else None)
+        if self._tenant_header in message.headers:
+            is_its = owner is not None and named == owner
+            return "" if is_its else f"it says that it is {named!r}'s, and came through {queue!r}"
+        return "" if owner is not None else f"it does not say whose it is, and came through {queue!r}, which many share"
+
     def _reject(self, message: Any, problem: str) -> None:
         log.error(
             "a message from %s is rejected, %s; headers: %.500r",
-            self._queues.get(message.delivery_info["consumer_tag"]),
+            self._queue(message),
             problem,
             message.headers,
         )

@@ -158,12 +158,8 @@ def build_collector(connect: Connect) -> Collector | None:
     if not is_amqp(url):
         return None
 
-    def owner_of(queue: str) -> str | None:
-        owner = plan.owner(queue)
-        return owner[0] if owner else None
-
     queues = DeadLetterQueues(url, [plan.dead_letters(lane) for lane in Lane])
-    return Collector(queues, CollectStore(connect, owner_of=owner_of))
+    return Collector(queues, CollectStore(connect, owner_of=plan.owner_of))
 
 
 def _ignore_result(task: str) -> bool | None:

@@ -31,7 +31,8 @@ from scheduling.store.statements import statements
 log = logging.getLogger(__name__)
 ONE_DAY = timedelta(days=1)
 
-OwnerOf = Callable[[str], str | None]
+OwnerOf = Callable[[str, str | None], str | None]
+"""Whose a message is, by the queue in which it died and the tenant that it names; None: nobody's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Collected:
 
 
 class CollectStore:
-    """``owner_of``: the tenant of a queue, None where it is no tenant's. One connection, one thread."""
+    """``owner_of`` knows the queues. One connection, one thread."""
 
     def __init__(self, connect: Connect, *, owner_of: OwnerOf) -> None:
         self._link = Link(connect)
@@ -90,7 +91,7 @@ class CollectStore:
                 judge(
                     message,
                     standings.get(message.fire.fire_id) if message.fire else None,
-                    owner=self._owner_of(message.queue),
+                    owner=self._owner(message),
                     is_guarded=guarded.get(message.task),
                     rand=random.random,
                 )
@@ -104,6 +105,9 @@ class CollectStore:
         with self._link() as connection, connection.transaction():
             self._keep(connection, message, verdict)
         return Collected(message, verdict)
+
+    def _owner(self, message: DeadMessage) -> str | None:
+        return self._owner_of(message.queue, message.fire.tenant if message.fire else None)
 
     def _standings(self, connection: Connection, fires: Sequence[NamedFire]) -> dict[UUID, Standing]:
         if not fires:
@@ -154,7 +158,7 @@ class CollectStore:
     def _keep(self, connection: Connection, message: DeadMessage, verdict: Verdict) -> None:
         connection.execute(self._sql["one_at_a_time"])
         values = {
-            "owner": self._owner_of(message.queue),
+            "owner": self._owner(message),
             "task": message.task,
             "reason": verdict.reason,
             "error": verdict.error,

@@ -1,4 +1,4 @@
-"""Whether a message came through its own tenant's queue: one that did not is forged, whatever fire it names."""
+"""Whether a message came through a queue that its tenant uses: one that did not is forged, whatever fire it names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from scheduling.core.errors import InvalidField
 
 
 def refuse_foreign_queue(tenant: str, delivery_info: Mapping[str, Any]) -> None:
-    """Raises InvalidField. A queue that is not named as a tenant's is none of ours to judge, nor is no queue at all."""
-    queue = delivery_info.get("routing_key")
-    owner = _plan().owner(queue) if isinstance(queue, str) else None
-    if owner is not None and owner[0] != tenant:
+    """Raises InvalidField. A queue that is not named as ours is none to judge, nor is no queue at all."""
+    queue, plan = delivery_info.get("routing_key"), _plan()
+    if isinstance(queue, str) and plan.lane(queue) is not None and plan.owner_of(queue, tenant) != tenant:
         raise InvalidField("queue", queue, f"is not that of the tenant {tenant!r}, whom the message names")
 
 

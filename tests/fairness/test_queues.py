@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairness.queues import LANE, SLUG, QueuePlan, queue_name
+from fairness.queues import LANE, SLUG, QueuePlan, choices, queue_name
 
 slugs = st.from_regex(SLUG, fullmatch=True)
 lanes = st.from_regex(LANE, fullmatch=True)
@@ -58,6 +58,64 @@ def test_no_two_lanes_of_tenants_share_a_name(tenant: str, lane: str, other: str
     same = plan.queue_name(tenant, lane) == plan.queue_name(other, other_lane)
     assert same == ((tenant, lane) == (other, other_lane))
     assert plan.queue_name(tenant, lane) != plan.dead_letters(other_lane).queue
+    assert plan.queue_name(tenant, lane) not in [spec.name for spec in plan.shared(other, other_lane, count=16)]
+
+
+@given(slugs, lanes, st.integers(1, 99), slugs)
+def test_a_message_in_a_shared_queue_is_the_tenants_that_it_names_if_that_may_use_it(
+    tenant: str, lane: str, count: int, other: str
+) -> None:
+    plan = QueuePlan()
+    for spec in plan.shared(tenant, lane, count=count):
+        assert plan.owner_of(spec.name, tenant) == tenant
+        assert (plan.owner(spec.name), plan.lane(spec.name)) == (None, lane)
+        assert plan.spec(spec.name) == spec
+        may = spec in plan.shared(other, lane, count=count)
+        assert plan.owner_of(spec.name, other) == (other if may else None)
+    assert plan.owner_of(plan.queue_name(tenant, lane), other) == tenant
+
+
+def test_tenants_choose_two_different_queues_evenly() -> None:
+    counts = [0] * 16
+    for number in range(4000):
+        first, second = choices(f"tenant-{number}", 16)
+        assert first != second
+        counts[first] += 1
+        counts[second] += 1
+    assert all(400 < count < 600 for count in counts)
+    assert choices("acme", 16) == (3, 11)  # for ever: messages wait there
+    assert choices("acme", 1) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fairbeat-dead.bulk.v1",
+        "fairbeat-shared.16-of-16.bulk.v1",
+        "fairbeat-shared.01-of-16.bulk.v1",
+        "fairbeat-shared.acme.bulk.v1",
+        "other.acme.bulk.v1",
+        "celery",
+        "",
+    ],
+)
+def test_a_name_that_the_plan_does_not_give_is_nobodys(name: str) -> None:
+    plan = QueuePlan()
+    assert (plan.owner(name), plan.lane(name), plan.spec(name), plan.owner_of(name, "acme")) == (None,) * 4
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"max_length": 7}, {"delivery_limit": 3}, {"max_length": 7, "delivery_limit": 3}]
+)
+def test_a_queue_of_other_sizes_is_known_by_its_name_as_it_was_declared(values: dict[str, int]) -> None:
+    then = QueuePlan(**values).queue("acme.eu", "bulk")
+    assert QueuePlan().spec(then.name) == then
+    assert QueuePlan(max_length=9).spec(then.name) == then
+
+
+@pytest.mark.parametrize("version", ["v2", "v01", "v1-m50000", "v1-m0", "v1-d20-m7"])
+def test_what_no_release_of_this_shape_declares_has_no_arguments(version: str) -> None:
+    assert QueuePlan().spec(f"fairbeat.acme.bulk.{version}") is None
 
 
 def test_the_longest_name_fits_into_255_bytes() -> None:

@@ -12,12 +12,18 @@ from celery import Celery
 from django.core.exceptions import ImproperlyConfigured
 
 import fairness.worker
-from fairness.queues import QueuePlan
+from fairness.queues import QueuePlan, choices
 from fairness.unreadable import Gate
 
 PLAN = QueuePlan(prefix="mine")
-TAGS = {PLAN.queue_name("acme", "bulk"): "1", "celery": "2"}
 TENANT = "x_tenant"
+ACMES, ANOTHERS = choices("acme", 4)[0], next(n for n in range(4) if n not in choices("acme", 4))
+TAGS = {
+    PLAN.queue_name("acme", "bulk"): "1",
+    "celery": "2",
+    PLAN.shared_name(ACMES, 4, "bulk"): "3",
+    PLAN.shared_name(ANOTHERS, 4, "bulk"): "4",
+}
 
 
 class Message(SimpleNamespace):
@@ -65,9 +71,23 @@ def consumer() -> Any:
         (Message("1", payload=5), "rejected"),
         (Message("2", payload=5), "handled"),
         (Message("2", **{TENANT: "other"}), "handled"),
+        (Message("1", **{TENANT: None}), "rejected"),
+        (Message("3", **{TENANT: "acme"}), "handled"),
+        (Message("3", payload=5, **{TENANT: "acme"}), "rejected"),
+        (Message("3"), "rejected"),
+        (Message("3", **{TENANT: None}), "rejected"),
+        (Message("4", **{TENANT: "acme"}), "rejected"),
     ],
 )
 def test_of_a_tenants_queue_what_a_worker_would_end_at_is_rejected_and_nothing_else(consumer, message, became):
+    consumer.create_task_handler()(message)
+    assert message.became == became
+
+
+@pytest.mark.parametrize(("tenant", "became"), [("acme", "handled"), ("other", "rejected")])
+def test_what_a_worker_asked_for_is_judged_by_the_queue_that_it_names(consumer, tenant, became):
+    message = Message("", **{TENANT: tenant})
+    message.delivery_info = {"exchange": "", "routing_key": PLAN.queue_name("acme", "bulk")}
     consumer.create_task_handler()(message)
     assert message.became == became
 

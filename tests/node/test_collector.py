@@ -85,13 +85,9 @@ def start(
     params = connection.get_connection_params() | {"host": "127.0.0.1", "port": database.port}
     started: list[Collector] = []
 
-    def owner_of(queue: str) -> str | None:
-        owner = plan.owner(queue)
-        return owner[0] if owner else None
-
     def make() -> Collector:
         queues = DeadLetterQueues(broker.through(rabbitmq_url), [plan.dead_letters(LANE)])
-        collector = Collector(queues, CollectStore(connector(params, name="collects"), owner_of=owner_of))
+        collector = Collector(queues, CollectStore(connector(params, name="collects"), owner_of=plan.owner_of))
         collector.start()
         started.append(collector)
         return collector

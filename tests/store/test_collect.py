@@ -33,14 +33,9 @@ DIED_AT = datetime(2026, 3, 2, 13, tzinfo=UTC)
 TASK = "tests.collected"
 
 
-def owner_of(queue: str) -> str | None:
-    owner = PLAN.owner(queue)
-    return owner[0] if owner else None
-
-
 @pytest.fixture
 def store() -> Iterator[CollectStore]:
-    store = CollectStore(connector(connection.get_connection_params(), name="collect"), owner_of=owner_of)
+    store = CollectStore(connector(connection.get_connection_params(), name="collect"), owner_of=PLAN.owner_of)
     yield store
     store.close()
 
@@ -229,7 +224,7 @@ def test_one_message_that_cannot_be_written_keeps_none_of_the_others_back(store,
 def test_a_database_that_is_away_is_told_as_such(unique):
     params = connection.get_connection_params() | {"dbname": unique}
     with pytest.raises(StoreUnavailable):
-        CollectStore(connector(params, name="collect"), owner_of=owner_of).ping()
+        CollectStore(connector(params, name="collect"), owner_of=PLAN.owner_of).ping()
 
 
 def _rows() -> tuple[list[Any], list[Any], list[Any]]:
