@@ -105,4 +105,5 @@ def _row(tenant: Branch[T]) -> Row:
         weight=tenant.weight / WEIGHT_UNIT,
         cost=1.0 if oldest is None else oldest.cost,
         waiting=max(1, sum(flow.size for flow in flows)),
+        in_flight=tenant.running,
     )

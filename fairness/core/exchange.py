@@ -53,6 +53,7 @@ class Row:
     weight: float
     cost: float  # of its next fire, as estimated
     waiting: int  # how many of its fires could go
+    in_flight: int = 0  # fires of it that this node has published
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Tags of all tenants in the charges and rows that were told; what the node charged since it told is not in them."""
+    """``tags`` are of all tenants in the charges and rows that were told; without what was charged since."""
 
     lane: str
     tags: Mapping[int, float] = field(default_factory=dict)

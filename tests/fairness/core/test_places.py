@@ -1,0 +1,83 @@
+"""How the depth of a lane is shared among nodes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairness.core.exchange import Row
+from fairness.core.places import share_out
+
+
+def row(tenant: int, tag: float = 0.0, *, waiting: int = 1000, in_flight: int = 0, weight: float = 1.0) -> Row:
+    return Row(tenant, tag, weight, 1.0, waiting, in_flight)
+
+
+def test_equal_tenants_on_two_nodes_come_to_have_as_much_in_flight() -> None:
+    flights = {"n1": 24.0, "n2": 8.0}
+    for _ in range(20):
+        nodes = {"n1": [row(1, in_flight=round(flights["n1"]))], "n2": [row(2, in_flight=round(flights["n2"]))]}
+        flights = share_out(32, nodes, {node: round(count) for node, count in flights.items()})
+    assert flights == pytest.approx({"n1": 16, "n2": 16}, abs=1)
+
+
+def test_all_that_comes_free_goes_to_whoever_is_behind() -> None:
+    nodes = {"n1": [row(1, 100.0, in_flight=24)], "n2": [row(2, 50.0, in_flight=8)]}
+    assert share_out(32, nodes, {"n1": 24, "n2": 8}) == pytest.approx({"n1": 18, "n2": 14})
+
+
+def test_what_comes_free_is_shared_by_weight() -> None:
+    nodes = {"n1": [row(1, weight=1)], "n2": [row(2, weight=3)]}
+    assert share_out(32, nodes, {}) == pytest.approx({"n1": 8, "n2": 24})
+
+
+def test_a_tenant_on_two_nodes_has_its_weight_once() -> None:
+    nodes = {"n1": [row(1), row(2)], "n2": [row(1)]}
+    assert share_out(32, nodes, {}) == pytest.approx({"n1": 24, "n2": 8})
+
+
+def test_a_tenant_that_has_little_waiting_leaves_the_rest_to_others() -> None:
+    nodes = {"n1": [row(1, waiting=2)], "n2": [row(2)]}
+    assert share_out(32, nodes, {}) == pytest.approx({"n1": 2, "n2": 30})
+
+
+def test_one_that_is_behind_is_not_kept_from_going_by_what_its_node_has_in_flight() -> None:
+    """Nine of others are under way on its node, which have nothing waiting: these places it keeps."""
+    nodes = {"n1": [row(1, 5.0, waiting=3, in_flight=1)], "n2": [row(2, 9.0, in_flight=22)]}
+    targets = share_out(32, nodes, {"n1": 10, "n2": 22})
+    assert targets["n1"] == pytest.approx(13)
+    assert targets["n2"] == pytest.approx(19)
+
+
+def test_where_more_is_in_flight_than_the_depth_nobody_has_more_coming() -> None:
+    nodes = {"n1": [row(1, in_flight=30)], "n2": [row(2, in_flight=30)]}
+    targets = share_out(8, nodes, {"n1": 30, "n2": 30})
+    assert targets["n1"] == targets["n2"] < 30
+
+
+def test_nothing_that_waits_has_nothing_coming() -> None:
+    assert share_out(8, {"n1": [], "n2": []}, {"n1": 3}) == {"n1": 3, "n2": 0}
+
+
+rows = st.builds(
+    Row,
+    tenant_id=st.integers(1, 6),
+    tag=st.floats(-1e6, 1e6),
+    weight=st.floats(0.001, 10_000),
+    cost=st.floats(1e-6, 1e4),
+    waiting=st.integers(0, 1000),
+    in_flight=st.integers(0, 50),
+)
+
+
+@given(st.integers(0, 1000), st.dictionaries(st.sampled_from("abcd"), st.lists(rows, max_size=6), min_size=1))
+def test_no_node_has_less_than_is_left_of_its_own_nor_more_than_it_can_use(
+    depth: int, nodes: dict[str, list[Row]]
+) -> None:
+    in_flight = {node: sum(row.in_flight for row in found) for node, found in nodes.items()}
+    targets = share_out(depth, nodes, in_flight)
+    for node, found in nodes.items():
+        assert targets[node] >= 0.75 * in_flight[node] - 1e-6
+        assert targets[node] <= in_flight[node] + sum(row.waiting for row in found) + 1e-3
+    assert sum(targets.values()) <= max(depth, 0.75 * sum(in_flight.values())) * 1.001 + 1e-3
