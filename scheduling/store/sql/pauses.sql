@@ -91,13 +91,18 @@ WITH ending AS MATERIALIZED (
         UNION ALL
         SELECT f.scheduled_for, f.id, f.history_days {of_pause} AND f.fire_at >= e.paused_until
     ) AS w
+), held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days
+    FROM back b JOIN scheduling_fire f ON (f.scheduled_for, f.id, f.history_days) = (b.scheduled_for, b.id, b.history_days)
+    WHERE b.runs_left IS NULL OR b.place <= b.runs_left
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f
 ), resumed AS (
     UPDATE scheduling_fire f
     SET state = 'retry_wait', reason = 'resumed', fence = f.fence + 1, fire_at = greatest(f.fire_at, %(now)s),
         wake_at = greatest(f.fire_at, %(now)s), finished_at = NULL, seq_epoch = NULL, seq = NULL, claimed_until = NULL, confirmed = false
-    FROM back b
-    WHERE (f.scheduled_for, f.id, f.history_days) = (b.scheduled_for, b.id, b.history_days)
-      AND (b.runs_left IS NULL OR b.place <= b.runs_left)
+    FROM held h
+    WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
     RETURNING f.job_id
 ), counted AS (
     SELECT e.id, count(r.job_id)::integer AS fires FROM ending e LEFT JOIN resumed r ON r.job_id = e.id GROUP BY e.id
