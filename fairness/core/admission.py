@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairness.core.terms import Bound, BoundKey
+from fairness.core.terms import Bound, BoundKey, Terms
 
 BUDGET, CAP, RATE = "budget", "cap", "rate"  # why something waits that was refused
 
@@ -24,6 +24,12 @@ class Request:
     lane: str
     task: str
     bounds: Sequence[tuple[BoundKey, Bound]]
+    daily_fires: int | None = None  # the tenant's budget of the day
+
+
+def request_of(member: str, terms: Terms, *, lane: str, task: str) -> Request:
+    """What has to be asked for this fire, by its tenant's terms as they are now."""
+    return Request(member, terms.tenant_id, lane, task, terms.bounds_of(lane, task), terms.daily_fires)
 
 
 @dataclass(frozen=True, slots=True)

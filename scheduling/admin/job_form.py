@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import router
 from django.forms.fields import InvalidJSONInput
 
-from scheduling.core.definition import POLICY_FIELDS, JobDefinition, Kind, ScheduleFields
+from scheduling.core.definition import POLICY_FIELDS, UNSAID, JobDefinition, Kind, ScheduleFields
 from scheduling.core.durations import parse_go_duration
 from scheduling.core.errors import InvalidField
 from scheduling.models import Job, JobClock
+from scheduling.models.job_quota import fitting
 
 if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]
@@ -70,8 +72,17 @@ class JobForm(JobModelForm):
             "at": "Once: the instant (UTC).",
         }
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance._state.adding and "jitter" in self.fields:
+            jitter = self.fields["jitter"]
+            jitter.required, self.initial["jitter"] = False, None
+            jitter.help_text = f"{jitter.help_text} Empty: over its tenant's stagger, where it has one."
+
     def clean(self) -> dict[str, Any]:
         values = self.cleaned_data
+        if self.instance._state.adding and values.get("jitter", UNSAID) is None:
+            values["jitter"] = UNSAID
         if not self.instance._state.adding:
             values |= {n: getattr(self.instance, n) for n in values if n not in self.changed_data and n != "tenant"}
         for name, empty in (("args", []), ("kwargs", {})):
@@ -96,6 +107,10 @@ class JobForm(JobModelForm):
         named = Job.objects.filter(tenant=values["tenant"], name=values["name"], deleted_at=None)
         if values["name"] and named.exclude(pk=self.instance.pk).exists():
             self.add_error("name", "This tenant has a job of this name already.")
+        if self.instance._state.adding or self.instance.tenant_id != values["tenant"].pk:
+            _, refused = fitting(values["tenant"], 1, using=router.db_for_write(Job))
+            if refused is not None:
+                self.add_error("tenant", f"It {refused.problem}.")
 
     def _value(self, values: dict[str, Any], name: str) -> Any:
         """What the job will have: from the form, and from the row where the page does not show it."""

@@ -26,6 +26,13 @@ CRON_LIMIT = 255
 DESCRIPTION_LIMIT = 10_000
 INT32_MAX = 2**31 - 1
 
+
+class Unsaid(timedelta):
+    """No length, said by nobody: where a tenant staggers its jobs, a job that names no jitter takes the tenant's."""
+
+
+UNSAID = Unsaid(0)
+
 Check = Callable[[str, Any], Any]  # (field, value) -> the value to keep; raises InvalidField
 
 
@@ -115,7 +122,7 @@ class JobDefinition:
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
     lane: Lane = Lane.BULK
-    jitter: timedelta = timedelta(0)
+    jitter: timedelta = UNSAID
     calendar_id: int | None = None  # of closed days and hours
     max_runs: int | None = None  # fires, after which the job is finished
     misfire: MisfirePolicy = MisfirePolicy.LATEST

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 
 class FairbeatError(Exception):
@@ -24,6 +25,23 @@ class InvalidField(FairbeatError, ValueError):
 
     def __reduce__(self) -> tuple[type[InvalidField], tuple[str, object, str]]:
         return type(self), (self.field, self.value, self.problem)
+
+
+class QuotaExceeded(InvalidField):
+    """A tenant may not have so many jobs. ``more`` were to be made beside what it ``has``; None: more than its quota.
+
+    >>> str(QuotaExceeded("acme", quota=10, has=9, more=2))
+    "tenant 'acme': may have 10 jobs (max_jobs), and has 9: 2 more are too many"
+    """
+
+    def __init__(self, tenant: str, *, quota: int, has: int | None, more: int) -> None:
+        there, too_many = "more" if has is None else has, f"{more} more {'is' if more == 1 else 'are'} too many"
+        super().__init__("tenant", tenant, f"may have {quota} jobs (max_jobs), and has {there}: {too_many}")
+        self.quota, self.has, self.more = quota, has, more
+
+    def __reduce__(self) -> tuple[Callable[[], QuotaExceeded], tuple[()]]:  # type: ignore[override]
+        tenant = str(self.value)
+        return partial(QuotaExceeded, tenant, quota=self.quota, has=self.has, more=self.more), ()
 
 
 class ServiceUnreachable(FairbeatError):

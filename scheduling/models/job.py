@@ -19,7 +19,16 @@ from django.db import models, router
 from django.db.models.lookups import Exact
 
 from fairness.models import Tenant
-from scheduling.core.definition import NAME_LIMIT, OWN_FIELDS, TASK_LIMIT, JobDefinition, Kind, ScheduleFields
+from scheduling.core.definition import (
+    NAME_LIMIT,
+    OWN_FIELDS,
+    TASK_LIMIT,
+    UNSAID,
+    JobDefinition,
+    Kind,
+    ScheduleFields,
+    Unsaid,
+)
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp, Lane, MisfirePolicy, OverlapPolicy
 from scheduling.core.identity import uuid7
@@ -27,6 +36,7 @@ from scheduling.core.recurrence import DayMatch, Fold, Gap, Preview, Schedule
 from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_manager import JobManager
 from scheduling.models.job_preview import preview_job
+from scheduling.models.job_quota import quota_kept
 
 SCHEDULE_COLUMNS = tuple(f.name for f in fields(ScheduleFields))
 
@@ -94,7 +104,7 @@ class Job(models.Model):
         db_index=False,
         help_text="Closed days and hours.",
     )
-    jitter = models.DurationField(default=timedelta(0), help_text="Spreads the fires over this long behind their time.")
+    jitter = models.DurationField(default=UNSAID, help_text="Spreads the fires over this long behind their time.")
 
     misfire = models.CharField(max_length=10, choices=_choices(MisfirePolicy), default=MisfirePolicy.LATEST.value)
     misfire_grace_s = models.FloatField(default=30.0, help_text="Real seconds.")
@@ -170,6 +180,11 @@ class Job(models.Model):
             models.Index(
                 "shard_id", "paused_until", name="job_pause_ends",
                 condition=models.Q(paused_until__isnull=False, deleted_at__isnull=True),
+            ),
+            # With job_due_by_tenant it counts a tenant's jobs; the claims of recurring ones need not write it.
+            models.Index(
+                "tenant", name="job_planned_elsewhere",
+                condition=models.Q(next_fire_at__isnull=True, deleted_at__isnull=True),
             ),
         ]  # fmt: skip
         constraints = [
@@ -267,19 +282,26 @@ class Job(models.Model):
         if self.calendar is not None and not self.calendar.is_open_to(self.tenant_id):
             raise InvalidField("calendar", self.calendar.name, "belongs to another tenant")
 
+    def take_stagger(self) -> None:
+        """Before it is a row: where it names no jitter, and its tenant has a stagger, that is its jitter."""
+        if isinstance(self.jitter, Unsaid) and self.tenant.stagger:
+            self.jitter = self.tenant.stagger
+
     def save(self, *args: Any, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
         """Check, then write what a person decides; an update leaves the schedule's bookkeeping to the shard's owner.
 
-        Raises InvalidField.
+        Raises InvalidField; QuotaExceeded, which is one, where its tenant may have no more jobs.
         """
         self.definition()
         self.check_calendar()
         is_new = self._state.adding
         if is_new:
+            self.take_stagger()
             Job.objects.plan(self)
         elif update_fields is None:
             update_fields = ["updated_at", *[f.name for f in self._meta.concrete_fields if f.editable]]
-        super().save(*args, update_fields=update_fields, **kwargs)
+        with quota_kept():
+            super().save(*args, update_fields=update_fields, **kwargs)
         if is_new:
             Job.objects.hint(self)
 

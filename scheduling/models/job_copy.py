@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduling.core.copy_format import END, NULL, SIGNATURE
-from scheduling.core.definition import OWN_FIELDS, JobDefinition, ScheduleFields
+from scheduling.core.definition import OWN_FIELDS, JobDefinition, ScheduleFields, Unsaid
 from scheduling.core.identity import SIZE, shards_of, uuid7s
 from scheduling.core.recurrence import Schedule
 from scheduling.models.copy_cells import begin_row, cell, instant, instants, json, text
@@ -40,6 +40,7 @@ _COLUMNS = (
 COPY_JOBS = f"COPY scheduling_job ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT binary)"
 
 _moments, _words, _policies = attrgetter(*_MOMENTS), attrgetter(*_WORDS), attrgetter(*_POLICIES)
+_JITTER = _POLICIES.index("jitter")
 _NO_MOMENTS = (None,) * len(_MOMENTS)
 _BEGIN = begin_row(len(_COLUMNS), SIZE)
 _NO_DESCRIPTION, _NO_ARGS = text(""), json("[]")
@@ -58,11 +59,14 @@ class _Plan(NamedTuple):
 
 
 class JobRows:
-    """The rows of one call: jobs of one tenant, planned from ``now`` on. ``due`` has each shard's earliest fire."""
+    """The rows of one call: jobs of one tenant, planned from ``now`` on. ``due`` has each shard's earliest fire.
 
-    def __init__(self, model: type[Job], *, tenant_id: int, now: datetime) -> None:
+    ``stagger``: the jitter of jobs that name none.
+    """
+
+    def __init__(self, model: type[Job], *, tenant_id: int, now: datetime, stagger: timedelta | None = None) -> None:
         self.due: dict[int, datetime] = {}
-        self._now = now
+        self._now, self._stagger = now, stagger
         self._columns = {column.attname: column for column in model._meta.concrete_fields}
         self._shared = self._cells(_SHARED, (tenant_id, FIRST_VERSION, now, now, now))
         self._shards = [self._cells(("shard_id",), (shard,)) for shard in range(shard_count())]
@@ -87,17 +91,20 @@ class JobRows:
         ids = uuid7s(len(batch))
         for job_id, shard, job in zip(ids, shards_of(ids, len(self._shards)), batch, strict=True):
             schedule, at, at_cell, planned = self._plan(job, job_id)
-            fire_cell = at_cell
+            fire_cell, jitter, policies = at_cell, job.jitter, _policies(job)
+            if self._stagger and isinstance(jitter, Unsaid):
+                jitter = self._stagger
+                policies = (*policies[:_JITTER], jitter, *policies[_JITTER + 1 :])
             if at is not None:
-                if job.jitter:
-                    at = first_fire(schedule, UUID(bytes=job_id), job.jitter, at)
+                if jitter:
+                    at = first_fire(schedule, UUID(bytes=job_id), jitter, at)
                     fire_cell = instant(at)
                 earliest = self.due.get(shard)
                 if earliest is None or at < earliest:
                     self.due[shard] = at
             cells += (
                 _BEGIN, job_id, self._shards[shard], at_cell, fire_cell, planned,
-                self._run(_POLICIES, _policies(job)),
+                self._run(_POLICIES, policies),
                 _task(job.task),
                 text(job.name),
                 text(job.description) if job.description else _NO_DESCRIPTION,

@@ -14,7 +14,7 @@ from django.db import IntegrityError, connections, models, transaction
 from django.db.models import Q
 
 from fairness.models import DEFAULT_TENANT, Tenant
-from scheduling.core.definition import JobDefinition
+from scheduling.core.definition import JobDefinition, Unsaid
 from scheduling.core.errors import InvalidField
 from scheduling.models.calendar import Calendar
 from scheduling.models.hints import hint_due
@@ -22,6 +22,7 @@ from scheduling.models.job_clock import JobClock
 from scheduling.models.job_copy import COPY_JOBS, JobRows
 from scheduling.models.job_deletion import delete_jobs
 from scheduling.models.job_planning import first_occurrence, shard_count
+from scheduling.models.job_quota import quota_kept
 
 if TYPE_CHECKING:
     from scheduling.models.job import Job
@@ -38,6 +39,13 @@ class JobQuerySet(models.QuerySet["Job"]):
     delete.alters_data = True  # type: ignore[attr-defined]
     delete.queryset_only = True  # type: ignore[attr-defined]
 
+    def update(self, **values: Any) -> int:
+        """As Django's. Raises QuotaExceeded where they are to be a tenant's that may not have so many."""
+        with quota_kept():
+            return super().update(**values)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
 
 class JobManager(models.Manager["Job"]):
     def get_queryset(self) -> JobQuerySet:
@@ -46,7 +54,7 @@ class JobManager(models.Manager["Job"]):
     def cron(self, task: str, expression: str, *, tenant: str | Tenant = DEFAULT_TENANT, **options: Any) -> Job:
         """A job on a cron expression of five fields (six with seconds first), read in the zone ``tz``.
 
-        Raises InvalidField, which names the field.
+        Raises InvalidField, which names the field; QuotaExceeded, which is one, where the tenant may have no more.
         """
         return self._define(tenant, options, lambda: JobDefinition.cron_job(task, expression, **options))
 
@@ -127,11 +135,11 @@ class JobManager(models.Manager["Job"]):
     def copy(self, definitions: Iterable[JobDefinition], *, tenant: str | Tenant = DEFAULT_TENANT) -> int:
         """Make many jobs of one tenant by COPY, in the caller's transaction; returns how many.
 
-        Raises IntegrityError where a name exists already.
+        Raises IntegrityError where a name exists already, and QuotaExceeded.
         """
         owner, now = _tenant(tenant), JobClock.objects.now()
-        rows = JobRows(self.model, tenant_id=owner.pk, now=now)
-        with connections[self.db].cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
+        rows = JobRows(self.model, tenant_id=owner.pk, now=now, stagger=owner.stagger)
+        with quota_kept(), connections[self.db].cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
             count = rows.write(definitions, copy.write)
         for shard, fire_at in rows.due.items():
             hint_due(shard, fire_at, now=now, using=self.db)
@@ -143,8 +151,10 @@ class JobManager(models.Manager["Job"]):
         for job in jobs:
             job.definition()
             job.check_calendar()
+            job.take_stagger()
             self.plan(job, now=now)
-        created = super().bulk_create(jobs, *args, **kwargs)
+        with quota_kept():
+            created = super().bulk_create(jobs, *args, **kwargs)
         for job in jobs:
             self.hint(job)
         return created
@@ -197,6 +207,8 @@ def _with_calendar(tenant: Tenant, options: dict[str, Any]) -> None:
 
 def _brought_to(job: Job, definition: JobDefinition) -> Job:
     wanted = definition.columns()
+    if isinstance(definition.jitter, Unsaid) and job.tenant.stagger:
+        del wanted["jitter"]  # it has its tenant's, as that was when it was made
     changed = [name for name, value in wanted.items() if getattr(job, name) != value]
     for name in changed:
         setattr(job, name, wanted[name])

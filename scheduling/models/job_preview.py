@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 def preview_job(job: Job, count: int, *, after: datetime | None) -> list[Preview]:
     """See ``Job.preview``."""
+    if job._state.adding:
+        job.take_stagger()  # as it will when it is saved
     found = preview(
         job.schedule,
         after=JobClock.objects.now() if after is None else after,

@@ -15,6 +15,9 @@ class Slot(models.Model):
     fire_id = models.UUIDField(null=True)
     scheduled_for = models.DateTimeField(null=True)
     history_days = models.SmallIntegerField(null=True)
+    fence = models.IntegerField(
+        default=0, db_default=0, help_text="Of the fire, when it took the slot: under a higher one it has it no more."
+    )
     taken_at = models.DateTimeField(null=True, help_text="Real time.")
 
     class Meta:

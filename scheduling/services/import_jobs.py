@@ -9,11 +9,11 @@ one transaction; a dry run writes nothing and comes to the same verdicts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from psycopg.errors import UniqueViolation
 
 from fairness.models import Tenant
@@ -21,6 +21,7 @@ from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import FairbeatError, InvalidField
 from scheduling.core.recurrence import Caution, lint
 from scheduling.models import Job, JobClock
+from scheduling.models.job_quota import fitting
 from scheduling.services.import_line import ImportLine, read_line
 
 DECIDED = (
@@ -109,9 +110,24 @@ class _Import:
         self.changed.append(job)
         return Change.CHANGED, ", ".join(names)
 
+    def keep_quotas(self, tenants: dict[str, Tenant], *, using: str) -> None:
+        """Of the new jobs of a tenant with a quota the first ones are made, as many as it may have, and the others
+        refused.
+        """
+        for slug, definitions in self.new.items():
+            if slug not in tenants:
+                continue  # it would be made, and has no quota
+            count, refused = fitting(tenants[slug], len(definitions), using=using)
+            for definition in definitions[count:]:
+                number, _ = self.lines[slug, definition.name]
+                said = self.verdicts[number]
+                self.verdicts[number] = replace(said, change=Change.REFUSED, detail=str(refused), cautions=())
+            del definitions[count:]
+
     def write(self, tenants: dict[str, Tenant]) -> None:
         for slug, definitions in self.new.items():
-            Job.objects.copy(definitions, tenant=tenants[slug])
+            if definitions:
+                Job.objects.copy(definitions, tenant=tenants[slug])
         for job in self.changed:
             job.save()
 
@@ -132,6 +148,7 @@ def import_jobs(lines: Iterable[bytes], *, default_task: str = "", dry_run: bool
         with transaction.atomic():
             tenants = _tenants(list(names), make=not dry_run)
             work.compare(_jobs(names, tenants), tenants, lint_at=JobClock.objects.now() if dry_run else None)
+            work.keep_quotas(tenants, using=connection.alias)
             if not dry_run:
                 work.write(tenants)
     except IntegrityError as problem:
@@ -145,7 +162,7 @@ def _tenants(slugs: list[str], *, make: bool) -> dict[str, Tenant]:
     """The tenants by slug, locked: a second import of the same tenants waits for this one, and then finds its jobs."""
     if make:
         Tenant.objects.bulk_create([Tenant(slug=slug) for slug in slugs], ignore_conflicts=True)
-    found = Tenant.objects.filter(slug__in=slugs).order_by("slug").select_for_update(no_key=True)
+    found = Tenant.objects.filter(slug__in=slugs).order_by("pk").select_for_update(no_key=True)
     return {tenant.slug: tenant for tenant in found}
 
 

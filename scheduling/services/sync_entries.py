@@ -31,6 +31,7 @@ from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import InvalidField
 from scheduling.models import CodeEntry, Job
 from scheduling.models.job import Origin
+from scheduling.models.job_quota import fitting
 from scheduling.services.pause import REASON_LIMIT, pause
 from scheduling.services.resume import resume
 
@@ -116,14 +117,19 @@ class _Sync:
             for name, definition in wanted.items()
             if name not in taken
         }
+        count, refused = fitting(tenant, len(jobs), using=connection.alias)
+        beyond = list(jobs)[count:]
+        for name in beyond:
+            del jobs[name]
         Job.objects.bulk_create(jobs.values())
         entries = [CodeEntry(app=self._app, name=name, job=job, said=_parts(job)) for name, job in jobs.items()]
         CodeEntry.objects.bulk_create(
             entries, update_conflicts=True, unique_fields=["app", "name"], update_fields=["job", "said", "gone"]
         )
         reason = "there is a job of this name, which is not of this app's code"
+        reasons = dict.fromkeys(taken, reason) | dict.fromkeys(beyond, str(refused))
         return [
-            EntryVerdict(name, Change.REFUSED, reason) if name in taken else EntryVerdict(name, Change.NEW)
+            EntryVerdict(name, Change.REFUSED, reasons[name]) if name in reasons else EntryVerdict(name, Change.NEW)
             for name in wanted
         ]
 
