@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from datetime import timedelta
 from math import inf
 from typing import Any
 
 from django.db import connection
 
+from fairness.queue_janitor import Janitor
+from fairness.queue_map import QueueMap
 from fairness.queues import QueueSpec
 from project.celery import app, queue_plan
 from project.environment.urls import is_amqp
+from scheduling.broker.broker_queues import KombuQueues
 from scheduling.broker.dead_letters import DeadLetterQueues
 from scheduling.broker.in_process import InProcessPublisher
 from scheduling.broker.kombu_publisher import KombuPublisher
@@ -52,7 +54,8 @@ from scheduling.store.postgres import PostgresStore
 def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runnable:
     """The scheduler process of a deployment."""
     connect = connector(connection.get_connection_params(), name=node)
-    publisher = build_publisher(settings)
+    queue_map = build_queue_map(settings, connect)
+    publisher = build_publisher(settings, queue_map)
     alone = settings.STOP is Stop.ONE
     coordinator = build_coordinator(settings, connect, node=node, region=region)
     if settings.STOP is Stop.TWO:
@@ -74,7 +77,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
             batch=settings.BATCH,
             backlog=settings.BACKLOG,
             collector=build_collector(connect),
-            queues=build_queue_watch(),
+            queues=build_queue_watch(queue_map),
         )
     limits = EngineLimits(
         window_s=0.0 if alone else settings.WINDOW_S,
@@ -94,7 +97,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         renew_s=settings.RENEW_S,
         alone=alone,
         collector=None if alone else build_collector(connect),
-        queues=None if alone else build_queue_watch(),
+        queues=None if alone else build_queue_watch(queue_map),
     )
 
 
@@ -128,7 +131,7 @@ def _grace(settings: SchedulingSettings) -> timedelta:
     return timedelta(seconds=settings.FIRE_GRACE_S)
 
 
-def build_publisher(settings: SchedulingSettings) -> Publisher:
+def build_publisher(settings: SchedulingSettings, queue_map: QueueMap) -> Publisher:
     """In-process at stop 1; RabbitMQ where the broker is one; kombu for any other broker."""
     if settings.STOP is Stop.ONE:
         from scheduling.worker.in_process import run_fire  # the other stops run nothing here
@@ -138,18 +141,39 @@ def build_publisher(settings: SchedulingSettings) -> Publisher:
     url = app.conf.broker_url
     publisher = RabbitMQPublisher if is_amqp(url) else KombuPublisher
     origin = f"fairbeat{os.getpid()}@{socket.gethostname()}"
-    return publisher(url, origin=origin, ignore_result=_ignore_result, queue_for=build_queue_for(), mask=settings.mask)
+
+    def queue_for(fire: Fire) -> QueueSpec:
+        work = fire.work
+        return queue_map.queue_for(work.tenant, work.tenant_id, work.lane)
+
+    return publisher(
+        url,
+        origin=origin,
+        ignore_result=_ignore_result,
+        queue_for=queue_for,
+        on_missing=queue_map.missing,
+        on_stop=queue_map.close,
+        mask=settings.mask,
+    )
 
 
-def build_queue_for() -> Callable[[Fire], QueueSpec]:
-    """Where a fire is published."""
-    plan = queue_plan()
-    return lambda fire: plan.queue(fire.work.tenant, fire.work.lane)
+def build_queue_map(settings: SchedulingSettings, connect: Connect) -> QueueMap:
+    """Of a process; it does nothing until it is asked."""
+    return QueueMap(queue_plan(), connect, dedicated=settings.DEDICATED_QUEUES, shared=settings.SHARED_QUEUES)
 
 
-def build_queue_watch() -> QueueWatch:
+def build_queue_watch(queue_map: QueueMap) -> QueueWatch:
     """Of any broker."""
-    return KombuQueueWatch(app.conf.broker_url, queue_for=build_queue_for())
+
+    def queues_of(fire: Fire) -> list[str]:
+        return queue_map.queues_of(fire.work.tenant, fire.work.tenant_id, fire.work.lane)
+
+    return KombuQueueWatch(app.conf.broker_url, queues_of=queues_of)
+
+
+def build_janitor(connect: Connect) -> Janitor:
+    """Of the queues of any broker."""
+    return Janitor(connect, KombuQueues(app.conf.broker_url))
 
 
 def build_collector(connect: Connect) -> Collector | None:

@@ -46,7 +46,8 @@ Prepared = tuple[Fire, str, bytes, dict[str, Any]]  # a fire, its queue, body an
 class KombuPublisher:
     """The ``Publisher`` for transports without confirms; the arguments are those of ``RabbitMQPublisher``.
 
-    ``transport_options`` are Celery's ``broker_transport_options``. Raises ``InvalidField`` for the address of an
+    ``on_missing`` is never called: such a transport has every queue. ``transport_options`` are Celery's
+    ``broker_transport_options``. Raises ``InvalidField`` for the address of an
     AMQP broker: there, ``RabbitMQPublisher`` gives confirms.
     """
 
@@ -57,6 +58,8 @@ class KombuPublisher:
         origin: str,
         ignore_result: Callable[[str], bool | None],
         queue_for: Callable[[Fire], QueueSpec],
+        on_missing: Callable[[str], None] = lambda _: None,  # noqa: ARG002  (RabbitMQPublisher's)
+        on_stop: Callable[[], object] = lambda: None,
         batch: int = BATCH,
         transport_options: Mapping[str, Any] | None = None,
         tls: Any = None,
@@ -72,7 +75,7 @@ class KombuPublisher:
             raise InvalidField("url", maybe_sanitize_url(url), "an AMQP broker: RabbitMQPublisher is for these")
         self._origin, self._mask = origin, mask
         self._ignore_result = ignore_result
-        self._queue_for = queue_for
+        self._queue_for, self._on_stop = queue_for, on_stop
         self._batch = batch
         self._reporter = Reporter()
         self._thread: threading.Thread | None = None
@@ -115,6 +118,7 @@ class KombuPublisher:
             self._in_flight = []
             self._inbox.clear()
         self._reporter.stop()
+        self._on_stop()
 
     def _run(self) -> None:
         backoff_s = BACKOFF_MIN_S

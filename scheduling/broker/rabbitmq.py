@@ -37,7 +37,7 @@ from kombu.utils.url import maybe_sanitize_url
 from scheduling.broker.amqp_frames import MessageWriter
 from scheduling.broker.amqp_link import CONNECT_TIMEOUT_S, HEARTBEAT_S, PUBLISHING, AmqpLink, dial
 from scheduling.broker.port import Report
-from scheduling.broker.rabbitmq_session import QueueFor, Session
+from scheduling.broker.rabbitmq_session import OnMissing, QueueFor, Session
 from scheduling.core import masking
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.masking import Mask
@@ -55,9 +55,10 @@ class RabbitMQPublisher:
 
     ``url`` may name several brokers of one cluster, separated by ``;``, that are tried in turn. ``origin`` is the
     sender as Celery names it (``gen<pid>@<host>``); ``ignore_result`` says, by the name of a task, what the task says
-    of its result (None where it is unknown); ``queue_for`` names a fire's queue; both are called often, and should be
-    look-ups. ``patience_s`` is the longest wait for any answer of the broker. ``tls`` is Celery's ``broker_use_ssl``;
-    ``mask`` hides secrets from logs and monitors.
+    of its result (None where it is unknown); ``queue_for`` names a fire's queue, and is asked again when that turns out
+    to be missing, which ``on_missing`` is told before; the first two are called often, and should be look-ups.
+    ``on_stop`` is called when every fire has its outcome. ``patience_s`` is the longest wait for any answer of the
+    broker. ``tls`` is Celery's ``broker_use_ssl``; ``mask`` hides secrets from logs and monitors.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class RabbitMQPublisher:
         origin: str,
         ignore_result: Callable[[str], bool | None],
         queue_for: QueueFor,
+        on_missing: OnMissing = lambda _: None,
+        on_stop: Callable[[], object] = lambda: None,
         window: int = WINDOW,
         batch: int = BATCH,
         patience_s: float = PATIENCE_S,
@@ -84,10 +87,12 @@ class RabbitMQPublisher:
         self._message_options: dict[str, Any] = {"origin": origin, "ignore_result": ignore_result, "mask": mask}
         self._session_options: dict[str, Any] = {
             "queue_for": queue_for,
+            "on_missing": on_missing,
             "window": window,
             "batch": batch,
             "patience_s": patience_s,
         }
+        self._on_stop = on_stop
         self._inbox: deque[Fire] = deque()
         self._outcomes: list[Outcome] = []  # not reported yet; the session appends to it
         self._report: Report
@@ -130,6 +135,7 @@ class RabbitMQPublisher:
         self._thread.join()
         self._wake_reader.close()
         self._wake_writer.close()
+        self._on_stop()
 
     @property
     def is_connected(self) -> bool:

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 Item = tuple[Fire, int]  # a fire, and how often it has been published on this connection
 QueueFor = Callable[[Fire], QueueSpec]
+OnMissing = Callable[[str], None]
+"""Is told the name of a queue that was declared before, and is not there any more; returns at once."""
 
 
 class Session:
@@ -54,6 +56,7 @@ class Session:
         *,
         outcomes: list[Outcome],
         queue_for: QueueFor,
+        on_missing: OnMissing = lambda _: None,
         window: int,
         batch: int,
         patience_s: float,
@@ -62,7 +65,7 @@ class Session:
         self.is_blocked = False
         self._outcomes = outcomes
         self._writer = writer
-        self._queue_for = queue_for
+        self._queue_for, self._on_missing = queue_for, on_missing
         self._window = window
         self._batch = batch
         self._patience_s = patience_s
@@ -188,7 +191,9 @@ class Session:
                 self._decide([item], Verdict.NACKED)
 
     def _returned(self, event: Returned) -> None:
-        self._topology.forget(event.routing_key)
+        if event.routing_key in self._topology.declared:  # else another message told it
+            self._topology.forget(event.routing_key)
+            self._on_missing(event.routing_key)
         fire_id = UUID(event.correlation_id).int
         if self._ledger.mark_returned(lambda item: item[0].id.int == fire_id) is None:
             raise LinkEnded(f"the broker returned message {event.correlation_id}, which is not open")

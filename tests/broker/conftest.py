@@ -26,6 +26,9 @@ class Queues:
     def queue_for(self, fire: Fire) -> QueueSpec:
         return self.of(fire.work.tenant, fire.work.lane)
 
+    def names_of(self, fire: Fire) -> list[str]:
+        return [self.queue_for(fire).name]
+
     def of(self, tenant: str, lane: str = "bulk") -> QueueSpec:
         spec = self.plan.queue(tenant, lane)
         return self._used.setdefault(spec.name, spec)

@@ -42,7 +42,7 @@ def _node(committed_db: None, rabbitmq_publisher: MakeRabbitMQ, queues: Queues, 
         connect=connect,
         limits=replace(LIMITS, start_patience_s=0.5),
         renew_s=0.2,
-        queues=KombuQueueWatch(rabbitmq_url, queue_for=queues.queue_for),
+        queues=KombuQueueWatch(rabbitmq_url, queues_of=queues.names_of),
     )
     thread = Thread(target=node.run, daemon=True)
     thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import pytest
 
@@ -42,18 +43,18 @@ class SilentLink:
 class Play:
     """The session under test, its inbox, and time."""
 
-    def __init__(self, **options: int) -> None:
+    def __init__(self, **options: Any) -> None:
         self.link = SilentLink()
         self.outcomes: list[Outcome] = []
         self.inbox: deque[Fire] = deque()
+        self.missing: list[str] = []
         self.now_s = 0.0
         self.session = Session(
             self.link,  # type: ignore[arg-type]
             MessageWriter(origin="gen1@test", ignore_result=unknown, frame_max=131_072, channel=1),
             outcomes=self.outcomes,
             queue_for=lambda one: PLAN.queue(one.work.tenant, one.work.lane),
-            patience_s=PATIENCE_S,
-            **{"window": 100, "batch": 50, **options},
+            **{"window": 100, "batch": 50, "patience_s": PATIENCE_S, "on_missing": self.missing.append, **options},
         )
 
     def publish(self, *batch: Fire) -> None:
@@ -133,6 +134,7 @@ def test_an_ack_after_a_return_publishes_again_once_the_queue_is_declared(play: 
     one, two = fires(2)
     play.publish(one, two)
     play.hear(no_route(one), no_route(two), ack(3, multiple=True))
+    assert play.missing == ["fairbeat.acme.bulk.v1"]  # told once
     assert play.decided() == []
     play.link.take()
     play.hear(*DECLARED)
