@@ -29,9 +29,11 @@ its own, and its own tags are all there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from fairness.core.split import part_of
 
 LEASE_S = 2.0
 
@@ -92,3 +94,37 @@ class Exchange(Protocol):
         """This node has nothing more to do with it: its places are free."""
 
     def close(self) -> None: ...
+
+
+class Frames:
+    """Translates between the virtual times of one node and those that nodes have in common, by lane."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, float] = {}
+
+    @property
+    def lanes(self) -> list[str]:
+        """Of which something was answered."""
+        return list(self._offsets)
+
+    def own(self, told: Told, settled: Settled, *, has_joined: bool) -> Settled:
+        """The answer, which is in common times, in those of the node."""
+        if has_joined or told.lane not in self._offsets:
+            self._offsets[told.lane] = told.virtual_time - settled.virtual_time
+        offset = self._offsets[told.lane]
+        tags = {tenant: tag + offset for tenant, tag in settled.tags.items()}
+        return replace(settled, tags=tags, virtual_time=settled.virtual_time + offset)
+
+
+def part_alone(told: Told, *, node: str, nodes: Collection[str]) -> Settled:
+    """The answer where nobody can be asked: this node's part of the depth. ``node`` is one of ``nodes``, or added."""
+    nodes = nodes if node in nodes else {*nodes, node}
+    places = part_of(told.depth, of=told.lane, node=node, nodes=nodes)
+    return Settled(
+        lane=told.lane,
+        virtual_time=told.virtual_time,
+        places=places,
+        in_flight=told.in_flight,
+        wants=told.wants,
+        is_shared=False,
+    )

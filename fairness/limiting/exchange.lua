@@ -1,0 +1,259 @@
+-- What all nodes have told of their lanes, and what the one that asks is answered. The rules are in
+-- fairness/core/exchange.py; this does what its twin in memory does, fairness/core/board.py.
+--
+-- KEYS[1]   {prefix}: all keys begin with it, and so live in one slot of a cluster
+-- ARGV[1]   the time, in seconds; empty: that of this Redis
+-- ARGV[2]   the payload, in JSON
+--
+-- asked.node, .lease_s
+-- asked.lanes              of each: lane, depth, in_flight, wants,
+--   .rows                    [tenant, lead over the node's virtual time, weight, cost, waiting, in flight]
+--   .batches                 [number, [[tenant, amount, 1 if it came], ...]]: more than one after calls without an answer
+--
+-- {prefix}:lane:<lane>:time    virtual time
+-- {prefix}:lane:<lane>:tags    by tenant: (tag, weight as it was told last)
+-- {prefix}:lane:<lane>:seats   by node, in JSON: ends_at, in_flight, wants, places, rows, number of its last batch
+--
+-- Returns for each lane: whether the node has joined, virtual time, places, in flight, wants, and "tenant tag ...".
+
+local base = KEYS[1]
+local now = tonumber(ARGV[1])
+if not now then
+  local parts = redis.call('TIME')
+  now = tonumber(parts[1]) + tonumber(parts[2]) / 1000000
+end
+local asked = cjson.decode(ARGV[2])
+
+local TURN, STEPS = 0.25, 50  -- as in fairness/core/places.py
+local KEPT_MS = 600000        -- a lane that nobody tells of
+local PIECE = 4000            -- words of one command: Lua's stack has 8,000 places
+local MANY, SWEPT = 1000, 20  -- tags from which on some are looked at in each call, and how many
+
+-- Tags and weights of these tenants into tags and weights; what is not there stays nil.
+local function read_tags(key, tenants, tags, weights)
+  for first = 1, #tenants, PIECE do
+    local last = math.min(first + PIECE - 1, #tenants)
+    local found = redis.call('HMGET', key, unpack(tenants, first, last))
+    for i = first, last do
+      local kept = found[i - first + 1]
+      if kept then tags[tenants[i]], weights[tenants[i]] = struct.unpack('dd', kept) end
+    end
+  end
+end
+
+local function write_tags(key, tenants, tags, weights)
+  for first = 1, #tenants, PIECE / 2 do
+    local words = {}
+    for i = first, math.min(first + PIECE / 2 - 1, #tenants) do
+      words[#words + 1] = tenants[i]
+      words[#words + 1] = struct.pack('dd', tags[tenants[i]], weights[tenants[i]] or 0)
+    end
+    redis.call('HSET', key, unpack(words))
+  end
+end
+
+-- Forgets some of the tags that virtual time has passed, of tenants that do not wait: anew, they would be no less.
+local function sweep(key, tags_key, virtual_time, is_waiting)
+  if redis.call('HLEN', tags_key) < MANY then return end
+  local cursor_key = key .. ':swept'
+  local found = redis.call('HSCAN', tags_key, redis.call('GET', cursor_key) or '0', 'COUNT', SWEPT)
+  redis.call('SET', cursor_key, found[1], 'PX', KEPT_MS)
+  for i = 1, #found[2], 2 do
+    local tenant, tag = found[2][i], struct.unpack('dd', found[2][i + 1])
+    if tag <= virtual_time and not is_waiting[tenant] then redis.call('HDEL', tags_key, tenant) end
+  end
+end
+
+local function read_seats(key)
+  local seats, kept = {}, redis.call('HGETALL', key)
+  for i = 1, #kept, 2 do
+    local seat = cjson.decode(kept[i + 1])
+    if seat.ends_at > now then
+      seats[kept[i]] = seat
+    else
+      redis.call('HDEL', key, kept[i])
+    end
+  end
+  return seats
+end
+
+-- What was charged since the last batch that was counted: by tenant {amount, came}.
+local function sum_charges(batches, number)
+  local charges = {}
+  for _, batch in ipairs(batches) do
+    if batch[1] > number then
+      for _, charge in ipairs(batch[2]) do
+        local sum = charges[charge[1]]
+        if not sum then
+          charges[charge[1]] = {charge[2], charge[3] == 1}
+        else
+          sum[1], sum[2] = sum[1] + charge[2], sum[2] or charge[3] == 1
+        end
+      end
+    end
+  end
+  return charges
+end
+
+local function take(virtual_time, tenants, rows, charges, tags, weights, has_joined)
+  for _, tenant in ipairs(tenants) do
+    local row, charge, tag = rows[tenant], charges[tenant] or {0, false}, tags[tenant]
+    if not tag then
+      tag = virtual_time + math.max(0, row and row[2] or charge[1])
+    else
+      local before = weights[tenant] or 0
+      if row and tag > virtual_time and before > 0 then
+        tag = virtual_time + (tag - virtual_time) * before / row[3]
+      end
+      if charge[2] or (row and has_joined) then tag = math.max(tag, virtual_time) end
+      tag = tag + charge[1]
+    end
+    tags[tenant] = tag
+    if row then weights[tenant] = row[3] end
+  end
+end
+
+local function holds(vessel, level, mean_cost)
+  return math.min(math.max(0, vessel.weight * (level - vessel.tag) / mean_cost), vessel.room)
+end
+
+-- fairness/core/places.py
+local function share_out(depth, seats, tags, virtual_time)
+  local targets, free, by_tenant, vessels = {}, depth, {}, {}
+  for node, seat in pairs(seats) do
+    local kept = seat.in_flight
+    for _, row in ipairs(seat.rows) do
+      kept = kept - TURN * row[6]
+      local vessel, room = by_tenant[row[1]], row[5] + TURN * row[6]
+      if not vessel then
+        vessel = {tag = tags[row[1]] or virtual_time, weight = row[3], cost = row[4], room = 0, on = {}}
+        by_tenant[row[1]] = vessel
+      end
+      vessel.room = vessel.room + room
+      vessel.on[#vessel.on + 1] = {node, room}
+    end
+    targets[node] = kept
+    free = free - kept
+  end
+  local weight, cost, low, high = 0, 0, math.huge, -math.huge
+  for _, vessel in pairs(by_tenant) do
+    if vessel.room > 0 then
+      vessels[#vessels + 1] = vessel
+      weight = weight + vessel.weight
+      cost = cost + vessel.weight * vessel.cost
+    end
+  end
+  if free <= 0 or #vessels == 0 then return targets end
+  local mean_cost = cost / weight
+  for _, vessel in ipairs(vessels) do
+    low = math.min(low, vessel.tag)
+    high = math.max(high, vessel.tag + vessel.room * mean_cost / vessel.weight)
+  end
+  for _ = 1, STEPS do
+    local level, sum = (low + high) / 2, 0
+    for _, vessel in ipairs(vessels) do sum = sum + holds(vessel, level, mean_cost) end
+    if sum < free then low = level else high = level end
+  end
+  for _, vessel in ipairs(vessels) do
+    local poured = holds(vessel, high, mean_cost)
+    for _, part in ipairs(vessel.on) do
+      targets[part[1]] = targets[part[1]] + poured * part[2] / vessel.room
+    end
+  end
+  return targets
+end
+
+-- The places of this node; what is in flight in all; and what is wanted.
+local function places_of(node, depth, seats, targets)
+  local free, coming, in_flight, wants, count = depth, 0, 0, 0, 0
+  for name, seat in pairs(seats) do
+    count = count + 1
+    in_flight = in_flight + seat.in_flight
+    wants = wants + seat.wants
+    if name ~= node then
+      local held = math.max(seat.in_flight, seat.places)
+      free = free - held
+      coming = coming + math.max(0, math.min(seat.in_flight + seat.wants, math.ceil(targets[name])) - held)
+    end
+  end
+  local spare = math.floor(math.max(0, depth - in_flight - wants) / count)
+  local most = seats[node].in_flight + seats[node].wants + spare
+  local target = math.min(math.ceil(targets[node]), free)
+  return math.max(0, math.min(most, math.max(target, free - coming))), in_flight, wants
+end
+
+local function settle(told)
+  local key = base .. ':lane:' .. told.lane
+  local tags_key, seats_key, time_key = key .. ':tags', key .. ':seats', key .. ':time'
+  local virtual_time = tonumber(redis.call('GET', time_key) or '0')
+  local seats = read_seats(seats_key)
+  local seat = seats[asked.node]
+  local has_joined, number = not seat, seat and seat.number or 0
+
+  local charges, rows, tenants, others, is_waiting = sum_charges(told.batches, number), {}, {}, {}, {}
+  local tags, weights = {}, {}
+  for _, row in ipairs(told.rows) do
+    rows[row[1]] = row
+    tenants[#tenants + 1] = row[1]
+  end
+  -- Those of a batch that was counted before are not charged again, and are told their tags like the others.
+  for _, batch in ipairs(told.batches) do
+    number = math.max(number, batch[1])
+    for _, charge in ipairs(batch[2]) do
+      if not rows[charge[1]] and not is_waiting[charge[1]] then
+        is_waiting[charge[1]] = true
+        tenants[#tenants + 1] = charge[1]
+      end
+    end
+  end
+  read_tags(tags_key, tenants, tags, weights)
+  take(virtual_time, tenants, rows, charges, tags, weights, has_joined)
+
+  seat = {ends_at = now + asked.lease_s, in_flight = told.in_flight, wants = told.wants, rows = told.rows}
+  seat.places, seat.number = 0, number
+  seats[asked.node] = seat
+  is_waiting = {}
+  for _, each in pairs(seats) do
+    for _, row in ipairs(each.rows) do
+      is_waiting[row[1]] = true
+      if not tags[row[1]] then others[#others + 1] = row[1] end
+    end
+  end
+  read_tags(tags_key, others, tags, weights)
+
+  local reached = math.huge
+  for tenant in pairs(is_waiting) do reached = math.min(reached, tags[tenant] or virtual_time) end
+  if reached == math.huge then
+    reached = virtual_time
+    for tenant, charge in pairs(charges) do
+      if charge[1] > 0 then reached = math.max(reached, tags[tenant] - charge[1]) end
+    end
+  end
+  virtual_time = math.max(virtual_time, reached)
+
+  local in_flight, wants
+  seat.places, in_flight, wants = places_of(asked.node, told.depth, seats, share_out(told.depth, seats, tags, virtual_time))
+
+  redis.call('SET', time_key, string.format('%.17g', virtual_time), 'PX', KEPT_MS)
+  redis.call('HSET', seats_key, asked.node, cjson.encode(seat))
+  redis.call('PEXPIRE', seats_key, KEPT_MS)
+  if in_flight == 0 and wants == 0 and next(is_waiting) == nil then
+    redis.call('DEL', tags_key)
+  else
+    write_tags(tags_key, tenants, tags, weights)
+    redis.call('PEXPIRE', tags_key, KEPT_MS)
+    sweep(key, tags_key, virtual_time, is_waiting)
+  end
+  local words = {}
+  for i, tenant in ipairs(tenants) do words[i] = string.format('%s %.17g', tenant, tags[tenant]) end
+  local time = string.format('%.17g', virtual_time)
+  return {has_joined and 1 or 0, time, seat.places, in_flight, wants, table.concat(words, ' ')}
+end
+
+if asked.is_leaving then
+  for _, lane in ipairs(asked.lanes) do redis.call('HDEL', base .. ':lane:' .. lane .. ':seats', asked.node) end
+  return {}
+end
+local answers = {}
+for i, told in ipairs(asked.lanes) do answers[i] = settle(told) end
+return answers
