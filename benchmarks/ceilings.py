@@ -189,7 +189,7 @@ class Claims:
     def _claim_a_batch(self) -> None:
         from scheduling.core.planning import plan_jobs
 
-        jobs = self._store.due(self._shards, until=self._until, limit=self._batch)
+        jobs = self._store.due(self._shards, until=self._until, limit=self._batch).jobs
         if jobs:
             plans = plan_jobs(jobs, until=self._until, clock=self._clock, number=self._number, room=len(jobs))
             epochs = {job.work.shard: self._epochs[job.work.shard] for job in jobs}

@@ -10,6 +10,9 @@ recorded::
     all        those within ``catch_up_window``, the newest ``catch_up_limit``   missed
     skip       none                                                         missed
 
+What is late only because its tenant had to wait (*throttled*) is one of the late ones under ``latest`` and
+``earliest``, of which it makes no more than one; under ``all`` and ``skip`` it fires, as if it were not late.
+
 **Bounded.** A job that was down for a week with an occurrence a second has 604,800 late ones. Only the newest
 ``catch_up_limit`` get a row each; those before them become one row (first, last, count), and need not even be listed.
 A candidate that has a row already, a claimed fire, is never summed up: its row must be told its end. Nor is one that
@@ -39,7 +42,10 @@ class MisfireReason(StrEnum):
 
     MISSED = "missed"
     COALESCED = "coalesced"
+    THROTTLED = "throttled"  # coalesced, and late by the limits of its tenant alone
 
+
+COALESCING = (MisfirePolicy.LATEST, MisfirePolicy.EARLIEST)
 
 _REASONS = {
     MisfirePolicy.LATEST: MisfireReason.COALESCED,
@@ -53,13 +59,14 @@ _REASONS = {
 class Candidate:
     """An occurrence to be judged. ``late_s`` is in real seconds, counted from ``fire_at`` at the claim and, before
     the first publication, from the later of ``fire_at`` and the claim; time held by the tenant's own limits is not in
-    it. Negative: not due yet.
+    it. Negative: not due yet. ``is_throttled``: with that time it is beyond its grace.
     """
 
     scheduled_for: datetime
     late_s: float
     fire: Fire | None = None  # its row, if it was claimed already
     may_have_row: bool = False
+    is_throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +91,17 @@ class MisfireRules:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """``fires`` and ``skips`` are in order of ``scheduled_for``; ``reason`` is that of every skip and of the rest."""
+    """``fires`` and ``skips`` are in order of ``scheduled_for``; ``reason`` is that of the rest, and of what is skipped
+    by itself (``reason_of``).
+    """
 
     fires: tuple[Candidate, ...]
     skips: tuple[Candidate, ...]
     rest: Rest | None
     reason: MisfireReason
+
+    def reason_of(self, skip: Candidate) -> MisfireReason:
+        return MisfireReason.THROTTLED if skip.is_throttled else self.reason
 
 
 def judge(
@@ -108,7 +120,8 @@ def judge(
     oldest: Candidate | None = None
     rest = counted
     for candidate in candidates:
-        if candidate.late_s <= rules.grace_s:
+        is_late = candidate.late_s > rules.grace_s or (candidate.is_throttled and rules.policy in COALESCING)
+        if not is_late:
             on_time.append(candidate)
             continue
         if oldest is None and rules.policy is MisfirePolicy.EARLIEST:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 _NOTHING: Any = object()
+
+
+def left_out(items: Sequence[T], kept: Sequence[T], *, of: Callable[[T], K]) -> set[K]:
+    """To which groups (``of``) those of the items belong that were not kept."""
+    if len(kept) == len(items):
+        return set()
+    rest = Counter(map(of, items))
+    rest.subtract(map(of, kept))
+    return {group for group, count in rest.items() if count > 0}
 
 
 def in_turns(items: Sequence[T], limit: int, *, of: Callable[[T], Hashable], at: Callable[[T], Any]) -> list[T]:

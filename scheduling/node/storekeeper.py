@@ -17,10 +17,14 @@ from scheduling.core.effects import (
     CancelRunning,
     Claim,
     CountPredecessors,
+    Effect,
     Epochs,
     Expire,
+    Hold,
+    LookAtRuns,
     Promote,
     ReadDue,
+    ReadHeld,
     ReadUnstarted,
     ReadWaiting,
     Reap,
@@ -126,9 +130,9 @@ class Storekeeper:
 
     def _carry_out(self, order: Order) -> Event | None:
         match order:
-            case ReadDue() | ReadWaiting() | CountPredecessors() | ReadUnstarted():
+            case ReadDue() | ReadWaiting() | CountPredecessors() | ReadUnstarted() | ReadHeld() | LookAtRuns():
                 return self._read(order)
-            case Claim() | Release() | Settle() | Record() | SendAgain():
+            case Claim() | Release() | Settle() | Record() | SendAgain() | Hold():
                 return self._write(order)
             case Take(shards):
                 failpoint(Point.TAKE_OVER_BEFORE)
@@ -159,12 +163,14 @@ class Storekeeper:
                     logger.info("dropped the expired history %s", day)
         return None
 
-    def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted) -> Event:
+    def _read(
+        self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted | ReadHeld | LookAtRuns
+    ) -> Event:
         store, engine = self._store, self._engine
         match order:
             case ReadDue(shards, until, limit):
-                jobs = store.due(shards, until=until, limit=limit)
-                return lambda: engine.due_read(order, jobs)
+                due = store.due(shards, until=until, limit=limit)
+                return lambda: engine.due_read(order, due.jobs)
             case ReadWaiting(shards, now, limit):
                 waiting = store.waiting(shards, now=now, limit=limit)
                 return lambda: engine.waiting_read(waiting)
@@ -174,8 +180,14 @@ class Storekeeper:
             case ReadUnstarted(after, patience_s, limit):
                 found = store.unstarted(after, patience=timedelta(seconds=patience_s), limit=limit)
                 return lambda: engine.unstarted_read(found)
+            case ReadHeld(shards):
+                held = store.held(shards)
+                return lambda: engine.held_read(order, held)
+            case LookAtRuns(fires):
+                runs = store.runs(fires)
+                return lambda: engine.runs_seen(order, runs)
 
-    def _write(self, order: Claim | Release | Settle | Record | SendAgain) -> Event:
+    def _write(self, order: Claim | Release | Settle | Record | SendAgain | Hold) -> Event:
         store, engine = self._store, self._engine
         match order:
             case Claim(epochs, plans):
@@ -198,7 +210,11 @@ class Storekeeper:
                 store.record(epochs, marks)
                 failpoint(Point.RECORD_COMMITTED)
                 return engine.recorded
+            case Hold(epochs, begun, ended):
+                store.hold(epochs, begun=begun, ended=ended)
+                return engine.holds_written
 
-    def _taken(self, shards: frozenset[int], epochs: Epochs, recovered: Sequence[Fire]) -> None:
-        self._engine.taken(epochs, recovered)
+    def _taken(self, shards: frozenset[int], epochs: Epochs, recovered: Sequence[Fire]) -> Sequence[Effect]:
+        effects = self._engine.taken(epochs, recovered)
         self._on_taken(shards)
+        return effects

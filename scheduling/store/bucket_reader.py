@@ -13,11 +13,11 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
-from scheduling.core.planning import DueJob, ScheduledJob
-from scheduling.core.turns import in_turns
+from scheduling.core.due import Due, DueJob, ScheduledJob
+from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import uuids
 from scheduling.store.bucket_backlog import BucketBacklog
-from scheduling.store.buckets import Lows, bucket_of
+from scheduling.store.buckets import LATER, Lows, bucket_of
 from scheduling.store.connection import Connection
 from scheduling.store.entries import (
     BUCKET,
@@ -33,9 +33,10 @@ from scheduling.store.entries import (
     owned,
 )
 from scheduling.store.rows import scheduled_job_of
+from scheduling.store.set_aside import Pair, SetAside
 from scheduling.store.statements import statements
 
-SHARDS_IN_TURN = 4  # how many shards with a backlog are read together
+SHARDS_IN_TURN = 4  # how many shards with a backlog are read together, at first
 KEPT_JOBS = 50_000  # about 1 KB each
 KEPT_ARGUMENTS = 4096  # characters: jobs with more are read each time
 
@@ -45,40 +46,71 @@ class BucketReader:
 
     def __init__(self, lows: Lows) -> None:
         self._lows = lows
-        self._backlog = BucketBacklog(lows)
+        self._aside = SetAside(lows)
+        self._backlog = BucketBacklog(lows, self._aside)
         self._flooded: list[int] = []  # the next in turn first
         self._jobs: dict[UUID, ScheduledJob] = {}
         self._orphans: dict[UUID, int] = {}
 
-    def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
-        """At most ``limit`` jobs whose entries' fire is not after ``until``."""
-        found = self._entries(connection, shards, until, limit)
-        fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT])
-        return self._with_jobs(connection, fair)
-
-    def _entries(self, connection: Connection, shards: frozenset[int], until: datetime, limit: int) -> list[Kept]:
-        """By shard while everything due fits into one read; else in turns of shards and by tenant."""
+    def read(
+        self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int, full: frozenset[int]
+    ) -> Due:
+        """At most ``limit`` jobs whose entries' fire is not after ``until``; none of ``full`` tenants."""
         high = bucket_of(until)
+        found, seen, more = self._entries(connection, shards, until, high, limit, full)
+        known = {row[JOB] for _, row in found}
+        behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full)
+        found += [entry for entry in behind if entry[1][JOB] not in known]
+        fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT])
+        more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
+        return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))
+
+    def _entries(
+        self,
+        connection: Connection,
+        shards: frozenset[int],
+        until: datetime,
+        high: int,
+        limit: int,
+        full: frozenset[int],
+    ) -> tuple[list[Kept], set[int], set[Pair]]:
+        """By shard while everything due fits into one read; else in turns of shards and by tenant."""
         others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
         flooded = [shard for shard in self._flooded if shard in shards]
-        rest = shards.difference(flooded)
-        rows = self._by_shard(connection, rest, until, high, limit)
+        plain = shards.difference(flooded)
+        rows = self._by_shard(connection, plain, until, high, limit)
         if len(rows) < limit:
-            left: dict[int, int] = {}
-            for _, row in rows:
-                left[row[SHARD]] = min(row[BUCKET], left.get(row[SHARD], row[BUCKET]))
-            self._lows.consumed(rest, high, left)
+            rows = self._consumed(plain, rows, high, full)
         else:
-            rows, flooded = [], [*flooded, *rest]
+            rows, flooded, plain = [], [*flooded, *plain], frozenset()
+        seen, more = set(plain), set[Pair]()
         still: list[int] = []
+        at_once = SHARDS_IN_TURN
         while flooded and len(rows) < limit:
-            turn, flooded = flooded[:SHARDS_IN_TURN], flooded[SHARDS_IN_TURN:]
-            heads = self._backlog.read(connection, turn, until=until, high=high, limit=limit)
+            turn, flooded = flooded[:at_once], flooded[at_once:]
+            heads, whole, cut = self._backlog.read(connection, turn, until=until, high=high, limit=limit, full=full)
             if len(heads) > limit // 2:
                 still += turn
+            else:
+                at_once *= 2  # there is not so much
             rows += heads
+            seen |= whole
+            more |= cut
         self._flooded = [*others, *flooded, *still]
-        return rows
+        return rows, seen, more
+
+    def _consumed(self, shards: Collection[int], rows: Sequence[Kept], high: int, full: frozenset[int]) -> list[Kept]:
+        """What full tenants have of all that is due in these shards is set aside; the rest is to be claimed."""
+        left: dict[int, int] = {}
+        kept: list[Kept] = []
+        for slot, row in rows:
+            if row[TENANT] not in full:
+                left[row[SHARD]] = min(row[BUCKET], left.get(row[SHARD], row[BUCKET]))
+                kept.append((slot, row))
+            elif slot != LATER:  # which the promoter moves into the ring
+                self._aside.put(row[TENANT], row[SHARD], row[BUCKET])
+        self._lows.consumed(shards, high, left)
+        return kept
 
     def _by_shard(
         self, connection: Connection, shards: Collection[int], until: datetime, high: int, limit: int
@@ -96,6 +128,10 @@ class BucketReader:
         """The jobs of entries that no job may stand behind, with their shards; each is told once."""
         orphans, self._orphans = self._orphans, {}
         return orphans
+
+    def forget_shards(self, shards: Collection[int]) -> None:
+        """They were another's: what was set aside there is found again."""
+        self._aside.forget(shards)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 

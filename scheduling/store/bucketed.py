@@ -29,10 +29,11 @@ from psycopg.rows import TupleRow
 
 from scheduling.core.clock import EPOCH, MICROSECOND
 from scheduling.core.definition import Kind
+from scheduling.core.due import Due
 from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire, State
 from scheduling.core.planning import DueJob, JobPlan, Superseded
-from scheduling.core.turns import in_turns
+from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
@@ -60,6 +61,7 @@ class BucketedStore(PostgresStore):
 
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
         self._lows.forget(shards)
+        self._entries.forget_shards(shards)
         return super().take_over(shards, node)
 
     def _take_up(self, connection: Connection, shards: Collection[int]) -> None:
@@ -67,16 +69,19 @@ class BucketedStore(PostgresStore):
 
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
         self._until = until
         with self._link() as connection:
-            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit)
-            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit)
-            of_rows = self._with_their_entries(connection, of_rows)
-        return in_turns([*entries, *of_rows], limit, of=_tenant, at=_fire_at)
+            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit, full=full)
+            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full)
+            self._add_their_entries(connection, of_rows.jobs)
+        found = [*entries.jobs, *of_rows.jobs]
+        fair = in_turns(found, limit, of=_tenant, at=_fire_at)
+        more = entries.more | of_rows.more | left_out(found, fair, of=_tenant_and_shard)
+        return Due(fair, entries.seen & of_rows.seen, more)
 
-    def _with_their_entries(self, connection: Connection, jobs: list[DueJob]) -> list[DueJob]:
-        """Jobs that were edited while their next occurrence was an entry: it tells where the old schedule stood."""
+    def _add_their_entries(self, connection: Connection, jobs: Sequence[DueJob]) -> None:
+        """Of jobs that were edited while their next occurrence was an entry: it tells where the old schedule stood."""
         edited = {due.work.job_id: due for due in jobs if due.job.in_bucket}
         if edited:
             values = {"job_ids": uuids(edited)}
@@ -84,7 +89,6 @@ class BucketedStore(PostgresStore):
                 job = edited[job_id].job
                 edited[job_id].carried = fired
                 job.superseded = tuple(_told(old, scheduled_for, fire_at) for old in job.superseded)
-        return jobs
 
     def _claim(self, connection: Connection, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         plain = [plan for plan in plans if plan.is_plain]
@@ -202,7 +206,7 @@ class BucketedStore(PostgresStore):
             values = lows | {"high": high, "horizon": horizon, "share": SHARE}
             moved = connection.execute(_SQL["promote"], values).fetchall() if near else []
             for shard, bucket, _ in moved:  # before the commit, whose reply may be lost
-                self._lows.written(shard, bucket, slot_of_bucket(bucket))
+                self._lows.moved(shard, bucket)
             if mine:
                 connection.execute(_SQL["forget"], {"job_ids": uuids(mine), "shards": integers({*mine.values()})})
         more = {shard for shard, _, count in moved if count >= SHARE}
@@ -268,6 +272,10 @@ def _told(old: Superseded, scheduled_for: datetime, fire_at: datetime) -> Supers
 
 def _tenant(due: DueJob) -> int:
     return due.work.tenant_id
+
+
+def _tenant_and_shard(due: DueJob) -> tuple[int, int]:
+    return due.work.tenant_id, due.work.shard
 
 
 def _fire_at(due: DueJob) -> datetime:

@@ -8,41 +8,71 @@ from operator import itemgetter
 
 from psycopg.rows import TupleRow
 
-from scheduling.core.planning import DueJob
-from scheduling.core.turns import in_turns
+from scheduling.core.due import Due
+from scheduling.core.turns import in_turns, left_out
+from scheduling.store.arrays import integers
 from scheduling.store.connection import Connection
 from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
 from scheduling.store.shares import read_in_shares
 
-SHARDS_IN_TURN = 8  # how many shards with a backlog are read together
+SHARDS_IN_TURN = 8  # how many shards with a backlog are read together, at first
+NOBODY: frozenset[int] = frozenset()
 
 
 class DueReader:
     """Reads by shard while everything due fits into one read; shards with a backlog in turns and by tenant, until it is
     gone.
+
+    Of full tenants nothing is read. Where they have something due their shard is read by tenant, too: by time the way
+    to the others would lead through all of it.
     """
 
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql
         self._flooded: list[int] = []  # the next in turn first
 
-    def read(self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int) -> list[DueJob]:
+    def read(
+        self,
+        connection: Connection,
+        shards: frozenset[int],
+        *,
+        until: datetime,
+        limit: int,
+        full: frozenset[int] = NOBODY,
+    ) -> Due:
         """At most ``limit`` jobs whose next fire is not after ``until``."""
         others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
         flooded = [shard for shard in self._flooded if shard in shards]
-        rows = self._by_shard(connection, shards.difference(flooded), until, limit)
+        if full:
+            flooded += self._crowded(connection, shards.difference(flooded), until, full)
+        plain = shards.difference(flooded)
+        rows = self._by_shard(connection, plain, until, limit)
         if len(rows) >= limit:
-            rows, flooded = [], [*flooded, *shards.difference(flooded)]
+            rows, flooded, plain = [], [*flooded, *plain], NOBODY
+        rows = [row for row in rows if row[TENANT_ID] not in full]  # that came due a moment ago
+        seen, more = set(plain), set[tuple[int, int]]()
         still: list[int] = []
+        at_once = SHARDS_IN_TURN
         while flooded and len(rows) < limit:
-            turn, flooded = flooded[:SHARDS_IN_TURN], flooded[SHARDS_IN_TURN:]
-            heads = self._by_tenant(connection, turn, until, limit)
+            turn, flooded = flooded[:at_once], flooded[at_once:]
+            heads, cut = self._by_tenant(connection, turn, until, limit, full)
             if len(heads) > limit // 2:
                 still += turn
+            else:
+                at_once *= 2  # there is not so much
             rows += heads
+            seen.update(turn)
+            more |= cut
         self._flooded = [*others, *flooded, *still]
         fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT))
-        return [due_job_of(row) for row in fair]
+        more |= left_out(rows, fair, of=itemgetter(TENANT_ID, SHARD))
+        return Due([due_job_of(row) for row in fair], frozenset(seen), frozenset(more))
+
+    def _crowded(
+        self, connection: Connection, shards: Collection[int], until: datetime, full: Collection[int]
+    ) -> list[int]:
+        values = {"shards": sorted(shards), "until": until, "full": integers(full)}
+        return [shard for (shard,) in connection.execute(self._sql["crowded"], values).fetchall()]
 
     def _by_shard(self, connection: Connection, shards: Collection[int], until: datetime, limit: int) -> list[TupleRow]:
         if not shards:
@@ -50,16 +80,21 @@ class DueReader:
         values = {"shards": sorted(shards), "until": until, "limit": limit}
         return connection.execute(self._sql["due"], values).fetchall()
 
-    def _by_tenant(self, connection: Connection, shards: Sequence[int], until: datetime, limit: int) -> list[TupleRow]:
+    def _by_tenant(
+        self, connection: Connection, shards: Sequence[int], until: datetime, limit: int, full: Collection[int]
+    ) -> tuple[list[TupleRow], set[tuple[int, int]]]:
+        """And of whom there may be more, as (tenant, shard)."""
+
         def read(pairs: Sequence[tuple[int, int]], share: int) -> list[TupleRow]:
             values = {
-                "shards": [shard for shard, _ in pairs],
-                "tenants": [tenant for _, tenant in pairs],
+                "shards": [shard for _, shard in pairs],
+                "tenants": [tenant for tenant, _ in pairs],
                 "until": until,
                 "share": share,
             }
             return connection.execute(self._sql["due_of_tenants"], values).fetchall()
 
-        found = connection.execute(self._sql["tenants_due"], {"shards": shards, "until": until}).fetchall()
-        pairs = [(shard, tenant) for shard, tenant in found]
-        return read_in_shares(read, pairs, limit, group_of=itemgetter(SHARD, TENANT_ID))
+        values = {"shards": shards, "until": until, "full": integers(full)}
+        found = connection.execute(self._sql["tenants_due"], values).fetchall()
+        pairs = [(tenant, shard) for shard, tenant in found]
+        return read_in_shares(read, pairs, limit, group_of=itemgetter(TENANT_ID, SHARD))

@@ -10,7 +10,7 @@ from scheduling.store.arrays import integers
 from scheduling.store.buckets import leaf
 from scheduling.store.statements import statements
 
-JOB, SHARD, TENANT, SCHEDULED_FOR, FIRE_AT, BUCKET, VERSION, FIRED = range(8)
+JOB, SHARD, TENANT, SCHEDULED_FOR, FIRE_AT, BUCKET, VERSION, FIRED, SLOT = range(9)
 
 Kept = tuple[int, TupleRow]  # the slot that keeps it, and the entry
 

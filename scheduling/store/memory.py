@@ -15,16 +15,18 @@ from typing import Any
 from uuid import UUID
 
 from scheduling.core.clock import Clock
+from scheduling.core.due import Due
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors
-from scheduling.core.planning import DueJob, JobPlan, PlannedRow
-from scheduling.core.turns import in_turns
+from scheduling.core.planning import JobPlan, PlannedRow
+from scheduling.core.runs import Held, RunSeen
+from scheduling.core.turns import in_turns, left_out
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
-from scheduling.store import memory_overlap, memory_unstarted
+from scheduling.store import memory_in_flight, memory_overlap, memory_unstarted
 from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob, StoredRun, StoredShard
 
@@ -88,15 +90,17 @@ class MemoryStore:
 
     # -- claim ------------------------------------------------------------------------------------------------------
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
         with self._lock:
             found = [
                 (job.next_fire_at, job)
                 for job in self.rows.jobs.values()
                 if job.work.shard in shards and job.next_fire_at is not None and job.next_fire_at <= until
+                if job.work.tenant_id not in full
             ]
             fair = in_turns(found, limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0])
-            return [job.due() for _, job in fair]
+            more = left_out(found, fair, of=lambda row: (row[1].work.tenant_id, row[1].work.shard))
+            return Due([job.due() for _, job in fair], frozenset(shards), frozenset(more))
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         with self._lock:
@@ -173,12 +177,15 @@ class MemoryStore:
 
     # -- waiting fires ----------------------------------------------------------------------------------------------
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
+    def waiting(
+        self, shards: Collection[int], *, now: datetime, limit: int, full: frozenset[int] = frozenset()
+    ) -> Waiting:
         with self._lock:
             waits = [
                 (fire.wake_at, fire)
                 for fire in self.rows.fires.values()
                 if fire.work.shard in shards and fire.state in WAITING and fire.wake_at is not None
+                if fire.work.tenant_id not in full
             ]
             due = [fire for wake_at, fire in waits if wake_at <= now]
             found = [fire for fire in due if fire.origin or not self.rows.jobs[fire.work.job_id].is_paused_at(now)]
@@ -200,6 +207,25 @@ class MemoryStore:
                     fire.number = (held.epoch, held.seq)
                     released.add(fire.id)
             return released
+
+    # -- what is published, and who is held -------------------------------------------------------------------------
+
+    def held(self, shards: Collection[int]) -> Held:
+        with self._lock:
+            return memory_in_flight.held(self.rows, shards, self._clock.monotonic(), self._held)
+
+    def runs(self, fires: Sequence[Fire]) -> list[RunSeen]:
+        with self._lock:
+            return list(memory_in_flight.runs(self.rows, fires, self._clock.monotonic()))
+
+    def hold(
+        self, epochs: Epochs, *, begun: Mapping[tuple[int, int], datetime], ended: Sequence[tuple[int, int]]
+    ) -> None:
+        with self._lock:
+            self._hold(epochs)
+            memory_in_flight.hold(self.rows, begun, ended)
+
+    # -- what waits for others of its job ---------------------------------------------------------------------------
 
     def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
         with self._lock:
@@ -280,7 +306,7 @@ class MemoryStore:
             rand=self._rand,
             counted=fire.attempt - (fire.max_attempts - job.max_attempts),
         )
-        self.rows.runs.setdefault((fire.id, fire.fence), StoredRun("lost", fire.holder))
+        self.rows.ended(fire, StoredRun("lost", fire.holder), self._clock.monotonic())
         fire.state, fire.reason, fire.fence = end.state, end.reason, fire.fence + 1
         fire.wake_at = None if end.wait is None else now + end.wait
         fire.lease_until = fire.holder = None

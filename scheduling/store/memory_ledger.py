@@ -243,7 +243,7 @@ class MemoryLedger:
 
     def _record(self, fire: StoredFire, run: StoredRun) -> None:
         """It is history; where runs may not overlap, the first that waits for its turn is due now."""
-        self._rows.runs[fire.id, fire.fence] = run
+        self._rows.ended(fire, run, self._clock.monotonic())
         waiting = [
             other
             for other in (of_job(self._rows, fire.work.job_id) if fire.is_exclusive else ())

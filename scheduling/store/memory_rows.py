@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from uuid import UUID
@@ -123,6 +123,7 @@ class StoredRun:
     state: str
     holder: UUID | None
     worker: str = ""  # empty where its owner ended it
+    ran_s: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,15 @@ class Rows:
     runs: dict[tuple[UUID, int], StoredRun] = field(default_factory=dict)  # by (fire, fence)
     letters: dict[UUID, StoredLetter] = field(default_factory=dict)  # by fire
     steps: dict[tuple[UUID, str], StoredStep] = field(default_factory=dict)  # by (fire, name)
+    holds: dict[tuple[int, int], datetime] = field(default_factory=dict)  # since when, by (tenant, shard)
     guarded: set[str] = field(default_factory=set)  # tasks that acquire their fires, as workers have told
     reports: dict[str, int] = field(default_factory=dict)  # fires confirmed, by node
     lock: Lock = field(default_factory=Lock, repr=False)
+
+    def ended(self, fire: StoredFire, run: StoredRun, now: float) -> None:
+        """The record of its attempt under the present fence, unless it has one; ``now`` is monotonic."""
+        ran_s = None if fire.started_at is None else now - fire.started_at
+        self.runs.setdefault((fire.id, fire.fence), replace(run, ran_s=ran_s))
 
     def died(self, fire: StoredFire, *, error: str, worker: str = "") -> None:
         """Its dead letter, once the fire is as it died."""

@@ -185,7 +185,7 @@ class PollingStore:
 
     def _claim(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
         now = clock.now()
-        due = self._due.read(connection, self.shards, until=now, limit=limit)
+        due = self._due.read(connection, self.shards, until=now, limit=limit).jobs
         if not due:
             return []
         plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0), room=limit)

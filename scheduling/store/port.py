@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from scheduling.core.due import Due
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob, JobPlan
+from scheduling.core.planning import JobPlan
+from scheduling.core.runs import Held, RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 
@@ -29,19 +31,34 @@ class ScheduleStore(Protocol):
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
         """Raise these shards' epochs, and recover what is claimed beyond their watermarks under a higher fence."""
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
-        """At most ``limit`` jobs whose next fire is not after ``until``; in fair turns of tenants."""
+    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
+        """At most ``limit`` jobs whose next fire is not after ``until``; in fair turns of tenants, but for the ``full``
+        ones, of whom nothing is read, however much is due.
+        """
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         """Advance the jobs and insert their fires; returns the fences of those that are claimed now."""
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
+    def waiting(
+        self, shards: Collection[int], *, now: datetime, limit: int, full: frozenset[int] = frozenset()
+    ) -> Waiting:
         """Parked fires and retries whose time has come; in fair turns of tenants, and of their first attempts and
-        retries. Where there are none, when the next comes.
+        retries. Where there are none, when the next comes. Of ``full`` tenants nothing is told.
         """
 
     def release(self, epochs: Epochs, fires: Sequence[Fire]) -> set[UUID]:
         """Make waiting fires claimed under their new numbers; returns those that still waited."""
+
+    def held(self, shards: Collection[int]) -> Held:
+        """What these have with workers or on the way there, but for what is never acquired; and their holds."""
+
+    def runs(self, fires: Sequence[Fire]) -> list[RunSeen]:
+        """Which of these have begun, and which are over; the others are left out."""
+
+    def hold(
+        self, epochs: Epochs, *, begun: Mapping[tuple[int, int], datetime], ended: Sequence[tuple[int, int]]
+    ) -> None:
+        """Write since when (tenant, shard) are held, and that others are so no more."""
 
     def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
         """Unfinished fires of the same jobs; a fire without any is left out."""

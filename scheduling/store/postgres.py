@@ -18,11 +18,13 @@ from psycopg import Cursor
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
+from scheduling.core.due import Due
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob, JobPlan
+from scheduling.core.planning import JobPlan
+from scheduling.core.runs import Held, RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.store import partitions
@@ -30,6 +32,7 @@ from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
 from scheduling.store.due import DueReader
 from scheduling.store.holders import Holders
+from scheduling.store.in_flight import read_held, read_runs, write_holds
 from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import reap
 from scheduling.store.rows import fire_of
@@ -92,9 +95,9 @@ class PostgresStore:
 
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int) -> list[DueJob]:
+    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
         with self._link() as connection:
-            return self._due.read(connection, frozenset(shards), until=until, limit=limit)
+            return self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full)
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         with self._link() as connection:
@@ -133,9 +136,11 @@ class PostgresStore:
 
     # -- waiting fires ------------------------------------------------------------------------------------------
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
+    def waiting(
+        self, shards: Collection[int], *, now: datetime, limit: int, full: frozenset[int] = frozenset()
+    ) -> Waiting:
         with self._link() as connection:
-            rows, next_at = read_waiting(connection, self._sql, shards, now=now, limit=limit)
+            rows, next_at = read_waiting(connection, self._sql, shards, now=now, limit=limit, full=full)
         read_at = time.monotonic()
         return Waiting([fire_of(row, read_at) for row in rows], next_at)
 
@@ -144,6 +149,25 @@ class PostgresStore:
         with self._link() as connection:
             rows = self._write(connection, epochs, lambda: connection.execute(self._sql["release"], values)).fetchall()
         return {fire for (fire,) in rows}
+
+    # -- what is published, and who is held ---------------------------------------------------------------------
+
+    def held(self, shards: Collection[int]) -> Held:
+        with self._link() as connection:
+            return read_held(connection, shards)
+
+    def runs(self, fires: Sequence[Fire]) -> list[RunSeen]:
+        with self._link() as connection:
+            return read_runs(connection, fires)
+
+    def hold(
+        self, epochs: Epochs, *, begun: Mapping[tuple[int, int], datetime], ended: Sequence[tuple[int, int]]
+    ) -> None:
+        with self._link() as connection, connection.transaction():
+            connection.execute(self._sql["hold_epochs"], held_epochs(epochs))
+            write_holds(connection, begun, ended)
+
+    # -- what waits for others of its job -----------------------------------------------------------------------
 
     def predecessors(self, fires: Sequence[Fire]) -> dict[UUID, Predecessors]:
         with self._link() as connection:

@@ -102,7 +102,8 @@ def reap(connection: Connection, shards: Collection[int], *, now: datetime, grac
     def read(of_shards: Sequence[int], share: int) -> list[TupleRow]:
         return connection.execute(sql["expired"], {"shards": of_shards, "grace": grace, "share": share}).fetchall()
 
-    found = [_Expired(*row) for row in read_in_shares(read, sorted(shards), BATCH, group_of=itemgetter(SHARD))[:BATCH]]
+    expired, _ = read_in_shares(read, sorted(shards), BATCH, group_of=itemgetter(SHARD))
+    found = [_Expired(*row) for row in expired[:BATCH]]
     ends = [(run, run.end()) for run in found if not run.is_held]
     if ends:
         rows = [_row(run, end, now) for run, end in ends]

@@ -17,8 +17,8 @@ def read_in_shares(
     limit: int,
     *,
     group_of: Callable[[TupleRow], G],
-) -> list[TupleRow]:
-    """Rows of ``read(groups, share)``, which gives at most ``share`` of each group.
+) -> tuple[list[TupleRow], set[G]]:
+    """Rows of ``read(groups, share)``, which gives at most ``share`` of each group; and the groups that may have more.
 
     What the groups with few rows leave of ``limit`` goes to those that have more: these are read again with a larger
     share, until they are exhausted or there are ``limit`` rows (and at most one more for each group).
@@ -27,9 +27,9 @@ def read_in_shares(
     while groups:
         share = 1 + (limit - len(kept)) // len(groups)
         rows = read(groups, share)
-        if len(kept) + len(rows) >= limit:
-            return kept + rows
         counts = Counter(map(group_of, rows))
+        if len(kept) + len(rows) >= limit:
+            return kept + rows, {group for group in groups if counts[group] >= share}
         kept += [row for row in rows if counts[group_of(row)] < share]
         groups = [group for group in groups if counts[group] >= share]
-    return kept
+    return kept, set()

@@ -19,6 +19,7 @@ from uuid import UUID
 from psycopg.rows import TupleRow
 
 from scheduling.core.turns import in_turns
+from scheduling.store.arrays import integers
 from scheduling.store.connection import Connection
 from scheduling.store.rows import ATTEMPT, FIRE_AT, FIRE_ID, SHARD, TENANT_ID
 from scheduling.store.shares import read_in_shares
@@ -27,10 +28,16 @@ Group = tuple[int, int]  # a shard, and one of its tenants
 
 
 def read_waiting(
-    connection: Connection, sql: Mapping[str, str], shards: Collection[int], *, now: datetime, limit: int
+    connection: Connection,
+    sql: Mapping[str, str],
+    shards: Collection[int],
+    *,
+    now: datetime,
+    limit: int,
+    full: Collection[int] = (),
 ) -> tuple[list[TupleRow], datetime | None]:
     """At most ``limit`` rows, and when to look again where there are none, as ``core.waiting`` says. ``now`` is job
-    time. With a ``fire_lock`` more than these may be locked.
+    time; of ``full`` tenants nothing is told. With a ``fire_lock`` more than these may be locked.
     """
 
     def read(statement: str, groups: Sequence[Group], share: int) -> list[TupleRow]:
@@ -38,11 +45,12 @@ def read_waiting(
         values = {"shards": list(shard), "tenants": list(tenant), "now": now, "share": share}
         return connection.execute(sql[statement], values).fetchall()
 
-    *found, last = connection.execute(sql["tenants_waiting"], {"shards": sorted(shards), "now": now}).fetchall()
+    values = {"shards": sorted(shards), "now": now, "full": integers(full)}
+    *found, last = connection.execute(sql["tenants_waiting"], values).fetchall()
     groups: list[Group] = [(shard, tenant) for shard, tenant, _ in found]
     if not groups:
         return [], last[2]
-    longest = read_in_shares(
+    longest, _ = read_in_shares(
         lambda of, share: read("waiting", of, share), groups, limit, group_of=itemgetter(SHARD, TENANT_ID)
     )
     if len(longest) < limit:

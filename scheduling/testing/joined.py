@@ -21,6 +21,7 @@ from psycopg.types.json import JsonbLoader
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire
+from scheduling.core.runs import Held
 from scheduling.core.waiting import Waiting
 from scheduling.store.connection import Connect, Connection
 from scheduling.store.postgres import PostgresStore
@@ -87,9 +88,16 @@ class JoinedStore(PostgresStore):
         self._by_our_clock(recovered)
         return epochs, recovered
 
-    def waiting(self, shards: Collection[int], *, now: datetime, limit: int) -> Waiting:
-        found = super().waiting(shards, now=now, limit=limit)
+    def waiting(
+        self, shards: Collection[int], *, now: datetime, limit: int, full: frozenset[int] = frozenset()
+    ) -> Waiting:
+        found = super().waiting(shards, now=now, limit=limit, full=full)
         self._by_our_clock(found.fires)
+        return found
+
+    def held(self, shards: Collection[int]) -> Held:
+        found = super().held(shards)
+        self._by_our_clock([one.fire for one in found.in_flight])
         return found
 
     def _by_our_clock(self, fires: Sequence[Fire]) -> None:

@@ -66,7 +66,7 @@ class Owner:
         self.at(now)
         until = now + timedelta(seconds=ahead_s)
         looks = [  # by halves, as a node does, which plans the one while the other is claimed
-            (store, store.due(half, until=until, limit=limit))
+            (store, store.due(half, until=until, limit=limit).jobs)
             for store, mine in self._each()
             for half in (frozenset(mine[::2]), frozenset(mine[1::2]))
         ]

@@ -130,7 +130,7 @@ def left_at_rest(world: World, stage: Stage) -> list[str]:
 def look(store: PostgresStore, epoch: int) -> None:
     """Everything that an owner does, once."""
     epochs, seq = {SHARD: epoch}, count(1000)
-    due = store.due([SHARD], until=NOON, limit=100)
+    due = store.due([SHARD], until=NOON, limit=100).jobs
     store.claim(epochs, plan_jobs(due, until=NOON, clock=CLOCK, number=lambda _: (epoch, next(seq)), room=100))
     store.reap(epochs, now=NOON)
     waiting = store.waiting([SHARD], now=NOON, limit=100).fires

@@ -137,8 +137,8 @@ def _seen(kind: Kind, store: PostgresStore) -> World:
     run = fires.get(job=job_id(1), scheduled_for=at(-8))
     claimed = list(fires.filter(state="claimed")) or list(fires.filter(job=job_id(1), scheduled_for__gte=at(-5)))
     world = World(kind, run=_acquired(run), sent=next(fire for fire in claimed if fire.job_id == job_id(1)))
-    due = store.due([SHARD], until=NOON, limit=10)
-    world.plans.extend(plans(due, epoch=1, first=20))
+    due = store.due([SHARD], until=NOON, limit=10).jobs
+    world.plans.extend(plans(list(due), epoch=1, first=20))
     world.waiting.extend(store.waiting([SHARD], now=NOON, limit=10).fires)
     for seq, fire in enumerate(world.waiting, start=10):
         fire.epoch, fire.seq = 1, seq

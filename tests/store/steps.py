@@ -15,7 +15,7 @@ def owned(world: Backend, *shards: int) -> dict[int, int]:
 
 
 def due(world: Backend, *, until_s: float = 0.0, limit: int = 100, shards: tuple[int, ...] = (1,)) -> list[DueJob]:
-    return world.store.due(shards, until=NOON + SECOND * until_s, limit=limit)
+    return list(world.store.due(shards, until=NOON + SECOND * until_s, limit=limit).jobs)
 
 
 def claimed(world: Backend, epochs: dict[int, int], *, until_s: float = 0.0) -> list[Fire]:

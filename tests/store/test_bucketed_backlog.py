@@ -23,8 +23,8 @@ def world(request: pytest.FixtureRequest, committed_db: None) -> Iterator[Postgr
 
 def claim(world: PostgresBackend, shards: range, *, until_s: float, limit: int) -> list[JobPlan]:
     """What one claim takes of these shards."""
-    due = world.store.due(shards, until=NOON + SECOND * until_s, limit=limit)
-    planned = plans(due, epoch=1, until_s=until_s)
+    due = world.store.due(shards, until=NOON + SECOND * until_s, limit=limit).jobs
+    planned = plans(list(due), epoch=1, until_s=until_s)
     world.store.claim(dict.fromkeys(shards, 1), planned)
     return planned
 

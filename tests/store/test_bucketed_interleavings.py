@@ -199,8 +199,8 @@ def test_a_take_over_waits_for_an_open_claim_and_recovers_what_it_claimed(
         until_someone_waits(2)
     _, recovered = taking.result()
     assert [(fire.scheduled_for, fire.fence) for fire in recovered] == [(IN_FLIGHT, 2)]
-    assert new.due(SHARDS, until=IN_FLIGHT, limit=10) == []
-    assert [due.next_scheduled_for for due in new.due(SHARDS, until=IN_FLIGHT + MINUTE, limit=10)] == [
+    assert new.due(SHARDS, until=IN_FLIGHT, limit=10).jobs == []
+    assert [due.next_scheduled_for for due in new.due(SHARDS, until=IN_FLIGHT + MINUTE, limit=10).jobs] == [
         IN_FLIGHT + MINUTE
     ]
     new.close()

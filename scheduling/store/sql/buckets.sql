@@ -73,6 +73,21 @@ CROSS JOIN LATERAL (
     ORDER BY fire_at LIMIT %(share)s
 ) AS e
 
+-- name: due_entries_behind
+-- Of tenants in shards, bucket by bucket, the earliest: so what the others had there, long consumed, is not walked over.
+SELECT e.job_id, e.shard_id, e.tenant_id, e.scheduled_for, e.fire_at, e.bucket, e.schedule_version, e.fired, e.slot
+FROM unnest(%(tenants)s::integer[], %(shards)s::smallint[], %(lows)s::bigint[], %(highs)s::bigint[]) AS w(tenant_id, shard, low, high)
+CROSS JOIN LATERAL (
+    SELECT e.* FROM generate_series(w.low, w.high) AS b(bucket)
+    CROSS JOIN LATERAL (
+        SELECT * FROM scheduling_entry
+        WHERE slot = (b.bucket / 60 %% 64)::smallint AND shard_id = w.shard AND bucket = b.bucket AND tenant_id = w.tenant_id
+          AND fire_at <= %(until)s
+        ORDER BY fire_at LIMIT %(share)s
+    ) AS e
+    LIMIT %(share)s
+) AS e
+
 -- name: jobs
 -- What is to be known of jobs that entries stand for, with the transactions that wrote what it was read from.
 SELECT {due_columns}, j.xmin::text, t.xmin::text FROM scheduling_job j {due_joins}

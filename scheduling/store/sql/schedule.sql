@@ -32,6 +32,19 @@ CROSS JOIN LATERAL (
 {due_joins}
 LIMIT %(limit)s
 
+-- name: crowded
+-- In which of these shards any of these tenants has something due.
+SELECT owned.shard FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+CROSS JOIN LATERAL (
+    SELECT FROM unnest(%(full)s::integer[]) AS w(tenant_id)
+    CROSS JOIN LATERAL (
+        SELECT FROM scheduling_job
+        WHERE shard_id = owned.shard AND tenant_id = w.tenant_id AND next_fire_at <= %(until)s
+        ORDER BY shard_id, tenant_id, next_fire_at LIMIT 1
+    ) AS j
+    LIMIT 1
+) AS present
+
 -- name: tenants_due
 -- Which tenants of a shard have something due: a skip scan over the tenants, never a sort of a backlog.
 WITH RECURSIVE present(shard, tenant_id) AS (
@@ -48,7 +61,7 @@ WITH RECURSIVE present(shard, tenant_id) AS (
     FROM present p WHERE p.tenant_id IS NOT NULL
 )
 SELECT p.shard, p.tenant_id FROM present p
-WHERE (
+WHERE p.tenant_id <> ALL (%(full)s::integer[]) AND (
     SELECT next_fire_at FROM scheduling_job
     WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND next_fire_at IS NOT NULL
     ORDER BY next_fire_at LIMIT 1) <= %(until)s
@@ -249,8 +262,8 @@ WITH RECURSIVE present AS (
         ORDER BY shard_id, tenant_id, wake_at LIMIT 1
     ) AS head
 )
-SELECT shard, tenant_id, NULL::timestamptz FROM present WHERE wake_at <= %(now)s
-UNION ALL SELECT NULL, NULL, min(wake_at) FROM present WHERE wake_at > %(now)s
+SELECT shard, tenant_id, NULL::timestamptz FROM present WHERE wake_at <= %(now)s AND tenant_id <> ALL (%(full)s::integer[])
+UNION ALL SELECT NULL, NULL, min(wake_at) FROM present WHERE wake_at > %(now)s AND tenant_id <> ALL (%(full)s::integer[])
 
 -- name: waiting
 -- Of each tenant of a shard those that are due longest.
