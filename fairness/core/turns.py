@@ -50,7 +50,7 @@ class Turns(Generic[T]):
         return None if flow is None else self._grant(flow, now)
 
     def take(
-        self, now: float, limit: int, *, window: float = inf, rooms: Mapping[Hashable, int] | None = None
+        self, now: float, limit: int, *, window: float = inf, rooms: Mapping[str, int] | None = None
     ) -> list[Ticket[T]]:
         """Grant up to ``limit`` requests, in their order; fewer only if nothing more may go.
 
@@ -59,7 +59,7 @@ class Turns(Generic[T]):
         """
         self._wake(now)
         taken: list[Ticket[T]] = []
-        left = dict(rooms) if rooms else {}
+        left: dict[Hashable, int] = {**rooms} if rooms else {}
         full = self._leave_out(lane for lane, room in left.items() if room <= 0)
         if window < inf:
             self._look_within(window)

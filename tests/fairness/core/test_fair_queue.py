@@ -344,3 +344,39 @@ def test_a_debt_is_remembered_while_others_are_under_way(queue: FairQueue[str]) 
     queue.finished(a1, 3.5)
     offer(queue, "a", "a2")
     assert items(queue.take(0.0, 9)) == "b2 b3 b4 a2 b5"
+
+
+def test_a_lane_without_room_leaves_its_turns_to_others(queue: FairQueue[str]) -> None:
+    offer(queue, "a", "a1 a2 a3")
+    for number in range(1, 4):
+        queue.offer(f"t{number}", flow("t", lane="transactional"), 1.0)
+    assert items(queue.take(0.0, 4, rooms={"bulk": 1})) == "a1 t1 t2 t3"
+    assert items(queue.take(0.0, 4, rooms={"bulk": 0})) == ""
+    assert items(queue.take(0.0, 4)) == "a2 a3"
+
+
+def test_one_that_is_withdrawn_is_over_and_costs_nothing(queue: FairQueue[str]) -> None:
+    cap = Cap(1, lease_s=60)
+    queue.set_gates(("bulk", "a"), [cap])
+    offer(queue, "a", "a1 a2 a3 a4")
+    a1 = queue.take(0.0, 1)[0]
+    a3 = next(ticket for ticket in queue._tree.flows[flow("a")] if ticket.item == "a3")
+    assert queue.withdraw(a3)
+    assert queue.withdraw(a1)
+    assert (len(cap), queue.tag(("bulk", "a")), len(queue)) == (0, 0, 2)
+    a2 = queue.take(0.0, 9)[0]
+    queue.started(a2)
+    assert not any(queue.withdraw(ticket) for ticket in (a1, a2, a3))
+    queue.finished(a2, 1.0)
+    assert items(queue.take(0.0, 9)) == "a4"
+
+
+def test_the_oldest_of_a_tenant_is_found_and_how_many_wait(queue: FairQueue[str]) -> None:
+    queue.offer("a1", flow("a", "x"), 1.0)
+    queue.offer("a2", flow("a", "y"), 1.0)
+    queue.refund(queue.take(0.0, 1)[0])
+    oldest = queue.oldest(("bulk", "a"))
+    assert oldest is not None
+    assert (oldest.item, oldest.path) == ("a1", flow("a", "x"))
+    assert (queue.waiting(("bulk", "a")), queue.waiting(), queue.waiting(("none",))) == (2, 2, 0)
+    assert queue.oldest(("none",)) is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from hypothesis.stateful import (
 from fairness.core.caps import Cap
 from fairness.core.fair_queue import FairQueue
 from fairness.core.gate import Gate
-from fairness.core.node import Branch, Flow, Node, State, Ticket
+from fairness.core.node import UNIT, Branch, Flow, Node, State, Ticket
 from fairness.core.rate import Rate
 from fairness.core.tree import FlowPath, Path, below
 
@@ -48,14 +49,21 @@ class FairQueueMachine(RuleBasedStateMachine):
             ticket = self.queue.offer(len(self.tickets), path, cost)
             self.tickets.append(ticket)
 
-    @rule(limit=st.integers(0, 5), window=st.sampled_from([inf, 0.0, 1.0, 50.0]))
-    def take(self, limit: int, window: float) -> None:
+    @rule(
+        limit=st.integers(0, 5),
+        window=st.sampled_from([inf, 0.0, 1.0, 50.0]),
+        rooms=st.dictionaries(st.sampled_from(LANES), st.integers(0, 3)),
+    )
+    def take(self, limit: int, window: float, rooms: dict[str, int]) -> None:
         before = self.waiting()
-        taken = self.queue.take(self.now, limit, window=window)
+        taken = self.queue.take(self.now, limit, window=window, rooms=rooms)
         assert all(ticket in before and ticket.state is State.GRANTED for ticket in taken)
         assert len(set(taken)) == len(taken) <= limit
-        if len(taken) < limit:
-            assert not [ticket for ticket in self.waiting() if self.may_go(ticket)]  # no slot idles
+        went = Counter(ticket.path[0] for ticket in taken)
+        assert all(went[lane] <= room for lane, room in rooms.items())
+        if len(taken) < limit:  # no slot idles
+            left = [lane for lane in LANES if went[lane] < rooms.get(lane, limit)]
+            assert not [ticket for ticket in self.waiting() if ticket.path[0] in left and self.may_go(ticket)]
         self.in_order(taken)
 
     @rule()
@@ -89,6 +97,31 @@ class FairQueueMachine(RuleBasedStateMachine):
             assert waits_again == (ticket.state is State.WAITING)
             if ticket.state is State.OVER:
                 self.gone.add(ticket.item)  # its tenant was forgotten
+
+    @precondition(lambda self: self.tickets)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        ticket = data.draw(st.sampled_from(self.tickets))
+        could = ticket.state in (State.WAITING, State.GRANTED)
+        assert self.queue.withdraw(ticket) == could
+        if could:
+            assert ticket.state is State.OVER
+            self.gone.add(ticket.item)
+
+    @rule(lane=st.sampled_from(LANES))
+    def share(self, lane: str) -> None:
+        self.queue.share(lane)
+
+    @rule(lane=st.sampled_from(LANES), data=st.data())
+    def hear_of_others(self, lane: str, data: st.DataObject) -> None:
+        """What was charged here is told, and more was charged elsewhere, or less."""
+        self.queue.charges(lane)
+        tags = {
+            tenant: self.queue.tag((lane, tenant)) / UNIT + data.draw(st.floats(-5, 50))
+            for tenant in data.draw(st.lists(st.sampled_from(TENANTS), unique=True))
+        }
+        ahead = data.draw(st.floats(-5, 50))
+        self.queue.adopt(lane, cast("dict[int, float]", tags), self.queue.virtual_time((lane,)) / UNIT + ahead)
 
     @rule(path=nodes, weight=st.sampled_from([0.001, 0.5, 1.0, 7.0, 10_000.0]))
     def weigh(self, path: Path, weight: float) -> None:
@@ -160,6 +193,20 @@ class FairQueueMachine(RuleBasedStateMachine):
                 assert node.left_behind == len(node.heap) - len(seats)
                 assert all(entry[0] <= entry[2].tag for entry in seats)
             assert node.running == sum(node in path_of(ticket.flow) for ticket in self.under_way())
+
+    @invariant()
+    def what_waits_can_be_found(self) -> None:
+        for lane in LANES:
+            waiting = [ticket for ticket in self.waiting() if ticket.path[0] == lane]
+            assert self.queue.waiting((lane,)) == len(waiting)
+            assert self.queue.oldest((lane,)) is min(waiting, key=lambda ticket: ticket.number, default=None)
+            rows = self.queue.rows(lane, 9)
+            ready = [
+                node for node in self.all_nodes() if node.is_ready and node.path[:1] == (lane,) and len(node.path) == 2
+            ]
+            assert sorted(str(row.tenant_id) for row in rows) == sorted(str(node.name) for node in ready)
+            assert [row.tag for row in rows] == sorted(row.tag for row in rows)
+            assert sum(row.in_flight for row in rows) == sum(node.running for node in ready)
 
     @invariant()
     def who_is_away_saves_up_nothing(self) -> None:
