@@ -6,7 +6,9 @@ minute, of all nodes together, so each node tells each figure once. Both are kep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -14,6 +16,7 @@ import psycopg
 from fairness.core.standing import GRANTS_KEPT, TenantStanding
 
 Connection = psycopg.Connection[Any]
+FRESH_S = 15  # what was written longer ago says nothing of now
 
 # In the order of tenants and lanes: nodes that add to the same minute at once must not wait for each other in a ring.
 # Two nodes may both say that a tenant has waited: its time counts once, as told by the first of them.
@@ -87,6 +90,40 @@ SELECT date_trunc('minute', statement_timestamp()), id, %(lane)s, weight, 0, 0, 
 FROM fairness_tenant WHERE id = %(tenant)s
 ON CONFLICT (minute, tenant_id, lane) DO UPDATE SET refused = s.refused + excluded.refused
 """
+
+
+_FRESH = f"""
+SELECT node, tenant_id, lane, waiting, in_flight, reason, until, weight, starts_per_s, mean_s,
+    (grants -> 0 ->> 1)::timestamptz
+FROM fairness_standing
+WHERE at > statement_timestamp() - interval '{FRESH_S} seconds' AND (waiting > 0 OR in_flight > 0 OR starts_per_s > 0)
+  AND lane = ANY (%(lanes)s::text[])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """How a tenant's lane stands with a node, as it was written lately."""
+
+    node: str
+    tenant_id: int
+    lane: str
+    waiting: int
+    in_flight: int
+    reason: str
+    until: datetime | None
+    weight: float
+    starts_per_s: float
+    mean_s: float
+    granted_at: datetime | None  # the last time
+
+
+def read(connection: Connection, lanes: Collection[str]) -> list[Stands]:
+    """All that nodes have said of these lanes lately.
+
+    Raises psycopg.Error.
+    """
+    return [Stands(*row) for row in connection.execute(_FRESH, {"lanes": list(lanes)})]
 
 
 def write(connection: Connection, node: str, rows: Sequence[TenantStanding]) -> None:
