@@ -59,7 +59,7 @@ class Turns(Generic[T]):
         """
         self._wake(now)
         taken: list[Ticket[T]] = []
-        left: dict[Hashable, int] = {**rooms} if rooms else {}
+        left: dict[Hashable, int] = dict((rooms or {}).items())
         full = self._leave_out(lane for lane, room in left.items() if room <= 0)
         if window < inf:
             self._look_within(window)
