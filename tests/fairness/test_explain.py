@@ -74,7 +74,8 @@ def test_a_time_that_has_passed_is_now():
 def test_under_a_cap_the_holders_are_counted_and_their_ends_make_room():
     cap = Gate(reason="cap", bound=Bound(max_in_flight=4), holders=4)
     found = why(cap, ahead=7, pace=Pace(mean_s=2.0))
-    assert (found.reason, found.holders, seconds(found)) == ("cap", 4, pytest.approx(3.75))
+    assert (found.reason, found.holders) == ("cap", 4)
+    assert seconds(found) == pytest.approx(3.75)
     assert "the cap of 4 on what acme has in flight: 4 are" in found.words
 
 

@@ -57,7 +57,7 @@ def works(*, seen_ago_s: float = 0.0) -> None:
 
 def parked(job: Job, reason: str, *, ago_s: float = 60.0, **columns: Any) -> Fire:
     now = timezone.now()
-    given = {"state": "parked", "reason": reason, "wake_at": now + SOON}
+    given: dict[str, Any] = {"state": "parked", "reason": reason, "wake_at": now + SOON}
     return make_fire(job, now - timedelta(seconds=ago_s), **given | columns)
 
 
@@ -139,7 +139,7 @@ def test_a_cap_names_who_has_its_places(acme: Tenant, owner: Node):
     job = make_job(tenant="acme")
     Tenant.objects.filter(pk=acme.pk).update(max_in_flight=1)
     now = timezone.now()
-    lease = {"lease_until": now + SOON, "holder": job.id, "started_at": now - SOON, "attempt": 1}
+    lease: dict[str, Any] = {"lease_until": now + SOON, "holder": job.id, "started_at": now - SOON, "attempt": 1}
     runs = make_fire(job, now - timedelta(minutes=5), state="running", **lease)
     waits = parked(job, "cap")
     found = why(waits)
