@@ -41,7 +41,8 @@ ASKED = """
 PUT = """
     INSERT INTO fairness_tenantqueue (name, tenant_id, lane, made_at, used_at)
     SELECT name, tenant_id, lane, clock_timestamp(), clock_timestamp() FROM taken
-    ON CONFLICT (name) DO UPDATE SET used_at = excluded.used_at, retired_at = NULL
+    ON CONFLICT (name) DO UPDATE
+        SET tenant_id = excluded.tenant_id, used_at = excluded.used_at, retired_at = NULL
     RETURNING name
 """
 ASSIGN = f"""

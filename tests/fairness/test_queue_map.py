@@ -20,6 +20,10 @@ from fairness.queues import QueuePlan, choices
 from tests.processes import eventually
 
 PLAN = QueuePlan(prefix="mine")
+WAITS = """
+    SELECT FROM pg_locks JOIN pg_database d ON d.oid = database
+    WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+"""
 Make = Callable[..., QueueMap]
 
 
@@ -115,6 +119,21 @@ def test_nodes_that_assign_at_the_same_time_keep_to_the_number(make):
     assert len(own) == 5
     for one in some:
         assert len({where(queues, one) in own for queues in maps}) == 1
+
+
+def test_who_assigns_waits_for_another_who_does_and_counts_what_that_took(rows, database):
+    one, two = tenants(2)
+    taken: list[set[str]] = []
+    with rows._open() as first, first.transaction():
+        rows.assign([QueueRow("mine.t0.bulk.v1", one.pk, "bulk")], dedicated=1)
+        second = QueueRows(database)
+        asks = [QueueRow("mine.t1.bulk.v1", two.pk, "bulk")]
+        thread = Thread(target=lambda: taken.append(second.assign(asks, dedicated=1)[0]))
+        thread.start()
+        eventually(lambda: taken or first.execute(WAITS).fetchone() is not None)
+    thread.join(5)
+    second.close()
+    assert taken == [set()]
 
 
 def test_of_its_two_shared_queues_a_tenant_takes_the_one_that_got_less_lately(make):
