@@ -356,7 +356,7 @@ class Migration(migrations.Migration):
             model_name="tenantqueue",
             name="tenant",
             field=models.ForeignKey(
-                null=True, on_delete=django.db.models.deletion.CASCADE, related_name="queues", to="fairness.tenant"
+                null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="queues", to="fairness.tenant"
             ),
         ),
         migrations.AddConstraint(

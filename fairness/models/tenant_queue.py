@@ -8,10 +8,12 @@ from fairness.models.tenant import Tenant
 
 
 class TenantQueue(models.Model):
-    """A queue of one tenant's lane, or, without a tenant, of many. Its row is there before its first message."""
+    """A queue of one tenant's lane, or, without a tenant, of many (or of one that is gone). Its row is there before its
+    first message.
+    """
 
     name = models.CharField(max_length=255, primary_key=True)
-    tenant = models.ForeignKey(Tenant, null=True, on_delete=models.CASCADE, related_name="queues")
+    tenant = models.ForeignKey(Tenant, null=True, on_delete=models.SET_NULL, related_name="queues")
     lane = models.CharField(max_length=20)
     made_at = models.DateTimeField(help_text="Real time.")
     used_at = models.DateTimeField(

@@ -232,6 +232,18 @@ def test_a_row_whose_queue_the_broker_has_lost_goes_too(start, janitor, queues, 
     assert janitor.tidy().deleted == [name]
 
 
+def test_the_queue_of_a_tenant_that_is_gone_goes_too(start, janitor, queues, acme, rabbitmq_url):
+    name = queues.plan.queue_name("acme", "bulk")
+    start().publish(acme)
+    message_ids(queues, name)
+    acme.delete()
+    for _ in range(2):
+        days_pass()
+        janitor.tidy()
+    assert not exists(rabbitmq_url, name)
+    assert not TenantQueue.objects.exists()
+
+
 def test_what_comes_at_the_last_moment_is_counted(start, queues, acme, connect, caplog):
     name = queues.plan.queue_name("acme", "bulk")
     start().publish(acme, 2)
