@@ -139,7 +139,8 @@ class JobManager(models.Manager["Job"]):
         """
         owner, now = _tenant(tenant), JobClock.objects.now()
         rows = JobRows(self.model, tenant_id=owner.pk, now=now, stagger=owner.stagger)
-        with quota_kept(), connections[self.db].cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
+        database = connections[self.db]
+        with quota_kept(), database.wrap_database_errors, database.cursor() as cursor, cursor.copy(COPY_JOBS) as copy:
             count = rows.write(definitions, copy.write)
         for shard, fire_at in rows.due.items():
             hint_due(shard, fire_at, now=now, using=self.db)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
 from django.db import DatabaseError, connections, transaction
 
 from fairness.models import Tenant
@@ -29,9 +30,9 @@ def quota_kept() -> Iterator[None]:
         yield
     except DatabaseError as error:
         cause = error.__cause__
-        if getattr(cause, "sqlstate", None) != SQLSTATE:
+        if not isinstance(cause, psycopg.Error) or cause.sqlstate != SQLSTATE:
             raise
-        said = json.loads(cause.diag.message_detail)  # type: ignore[union-attr]
+        said = json.loads(cause.diag.message_detail or "")
         has = None if said["has"] > said["quota"] else said["has"]
         refused = QuotaExceeded(said["tenant"], quota=said["quota"], has=has, more=said["more"])
         logger.info("%s", refused)  # what counts it cannot be written: whoever made the jobs rolls back
