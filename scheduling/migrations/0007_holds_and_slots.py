@@ -46,6 +46,14 @@ class Migration(migrations.Migration):
                 ("fire_id", models.UUIDField(null=True)),
                 ("scheduled_for", models.DateTimeField(null=True)),
                 ("history_days", models.SmallIntegerField(null=True)),
+                (
+                    "fence",
+                    models.IntegerField(
+                        db_default=0,
+                        default=0,
+                        help_text="Of the fire, when it took the slot: under a higher one it has it no more.",
+                    ),
+                ),
                 ("taken_at", models.DateTimeField(help_text="Real time.", null=True)),
                 (
                     "tenant",

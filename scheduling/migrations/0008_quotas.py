@@ -1,4 +1,4 @@
-"""Quotas of stored jobs, kept however jobs come in; and under which fence a fire took the slot of a strict cap.
+"""Quotas of stored jobs, kept however jobs come in.
 
 A statement that makes jobs of a tenant with a quota locks the tenant until its transaction ends, and counts behind the
 lock: so two at once cannot both be the last. Statement by statement, not row by row: a COPY of a million jobs looks
@@ -81,15 +81,6 @@ class Migration(migrations.Migration):
     dependencies = [("scheduling", "0007_holds_and_slots")]
 
     operations = [
-        migrations.AddField(
-            model_name="slot",
-            name="fence",
-            field=models.IntegerField(
-                db_default=0,
-                default=0,
-                help_text="Of the fire, when it took the slot: under a higher one it has it no more.",
-            ),
-        ),
         migrations.AddIndex(
             model_name="job",
             index=models.Index(

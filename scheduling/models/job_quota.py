@@ -39,9 +39,9 @@ def quota_kept() -> Iterator[None]:
         raise refused from error
 
 
-def fitting(tenant: Tenant, wanted: int, *, using: str) -> tuple[int, QuotaExceeded | None]:
+def fitting(tenant: Tenant, wanted: int, *, using: str, counted: bool = True) -> tuple[int, QuotaExceeded | None]:
     """How many of ``wanted`` more jobs it may have, until the end of the caller's transaction; and what is to be said
-    of the others, which are counted as refused if that commits.
+    of the others, which are ``counted`` as refused if that commits.
     """
     with transaction.atomic(using=using):
         quota = (
@@ -59,6 +59,7 @@ def fitting(tenant: Tenant, wanted: int, *, using: str) -> tuple[int, QuotaExcee
         count = min(wanted, max(0, quota - has))
         if count == wanted:
             return wanted, None
-        count_refused(connections[using].connection, tenant.pk, wanted - count)
+        if counted:
+            count_refused(connections[using].connection, tenant.pk, wanted - count)
     refused = QuotaExceeded(tenant.slug, quota=quota, has=None if has > quota else has, more=wanted)
     return count, refused

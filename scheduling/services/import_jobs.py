@@ -110,14 +110,14 @@ class _Import:
         self.changed.append(job)
         return Change.CHANGED, ", ".join(names)
 
-    def keep_quotas(self, tenants: dict[str, Tenant], *, using: str) -> None:
+    def keep_quotas(self, tenants: dict[str, Tenant], *, counted: bool) -> None:
         """Of the new jobs of a tenant with a quota the first ones are made, as many as it may have, and the others
         refused.
         """
         for slug, definitions in self.new.items():
             if slug not in tenants:
                 continue  # it would be made, and has no quota
-            count, refused = fitting(tenants[slug], len(definitions), using=using)
+            count, refused = fitting(tenants[slug], len(definitions), using=connection.alias, counted=counted)
             for definition in definitions[count:]:
                 number, _ = self.lines[slug, definition.name]
                 said = self.verdicts[number]
@@ -148,7 +148,7 @@ def import_jobs(lines: Iterable[bytes], *, default_task: str = "", dry_run: bool
         with transaction.atomic():
             tenants = _tenants(list(names), make=not dry_run)
             work.compare(_jobs(names, tenants), tenants, lint_at=JobClock.objects.now() if dry_run else None)
-            work.keep_quotas(tenants, using=connection.alias)
+            work.keep_quotas(tenants, counted=not dry_run)
             if not dry_run:
                 work.write(tenants)
     except IntegrityError as problem:

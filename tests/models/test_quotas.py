@@ -86,9 +86,9 @@ def test_sql_that_makes_jobs_is_refused_too() -> None:
     owner = tenant(1)
     make(owner, 1)
     again = f"INSERT INTO scheduling_job (id, {COLUMNS}) SELECT gen_random_uuid(), {COLUMNS} FROM scheduling_job"
-    with pytest.raises(DatabaseError, match=r"tenant acme: may have 1 jobs \(max_jobs\), and has 1"):
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(again)
+    said = r"tenant acme: may have 1 jobs \(max_jobs\), and has 1"
+    with connection.cursor() as cursor, pytest.raises(DatabaseError, match=said), transaction.atomic():
+        cursor.execute(again)
 
 
 def test_what_is_moved_to_a_tenant_counts_as_one_more() -> None:

@@ -68,11 +68,11 @@ def test_many_sessions_make_exactly_as_many_as_there_may_be(committed_db, in_thr
 
 
 def test_under_another_isolation_a_quota_is_not_guessed_at(committed_db) -> None:
-    owner = tenant(5)
-    with pytest.raises(DatabaseError, match="READ COMMITTED only"), transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        Job.objects.bulk_create(jobs(owner))
+    made = jobs(tenant(5))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(DatabaseError, match="READ COMMITTED only"), transaction.atomic():
+            Job.objects.bulk_create(made)
 
 
 def test_an_ordinary_change_of_the_tenant_is_no_obstacle_to_jobs_without_a_quota(committed_db, in_thread) -> None:

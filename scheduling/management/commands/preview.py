@@ -35,6 +35,7 @@ class _Shown:
     after: datetime
     entries: list[Preview]
     rate_per_s: float | None = None  # of its tenant
+    spread: str = ""  # how long its jitter is, and who has said so
 
 
 class Command(BaseCommand):
@@ -69,6 +70,8 @@ class Command(BaseCommand):
             self.stdout.write(f"  {_line(entry)}")
         if not shown.entries:
             self.stdout.write("  nothing more")
+        if shown.spread:
+            self.stdout.write(shown.spread)
         for caution in lint(shown.schedule, now=shown.after, rate_per_s=shown.rate_per_s):
             self.stdout.write(f"warning: {caution.reason}")
 
@@ -100,7 +103,10 @@ def _of_job(options: dict[str, Any]) -> _Shown:
     job = find_job(options["job"])
     after = instant("from", options["after"]) or JobClock.objects.now()
     entries = job.preview(whole("count", options["count"]), after=after)
-    return _Shown(job.schedule, after, entries, job.tenant.rate_per_s)
+    spread = f"spread over {job.jitter}" if job.jitter else ""
+    if job.jitter and job.jitter == job.tenant.stagger:
+        spread += ", as its tenant staggers its jobs"
+    return _Shown(job.schedule, after, entries, job.tenant.rate_per_s, spread)
 
 
 def _id(text: str | None) -> UUID:
