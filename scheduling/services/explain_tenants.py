@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 
-from django.db.models import Sum
+from django.db.models import Count, Q, Sum
 
 from fairness import standings
 from fairness.core.admission import BUDGET, CAP, RATE
@@ -88,12 +88,15 @@ class Tenants:
             self._stands[row.tenant_id, row.lane].append(row)
             if row.waiting:
                 self._lanes[row.lane].add(row, now.real - LONG_AGO)
-        live = WorkerReport.objects.filter(seen_at__gt=now.real - timedelta(seconds=REPORT_S))
-        self._workers = live.filter(is_leaving=False).count() if WorkerReport.objects.exists() else None
-        self._slots: int = (live.aggregate(slots=Sum("slots"))["slots"] or 0) if self._workers else 0
-        rows = TenantQueue.objects.filter(lane__in=lanes).values_list("name", "tenant", "lane", "retired_at")
+        live = Q(seen_at__gt=now.real - timedelta(seconds=REPORT_S), is_leaving=False)
+        known = WorkerReport.objects.aggregate(
+            all=Count("*"), live=Count("name", filter=live), slots=Sum("slots", filter=live)
+        )
+        self._workers: int | None = known["live"] if known["all"] else None
+        self._slots: int = known["slots"] or 0
         self._queues: dict[tuple[int | None, str], list[tuple[str, bool]]] = defaultdict(list)
-        for name, tenant, lane, retired_at in [*rows.filter(tenant=None), *rows.filter(tenant__in=tenants)]:
+        rows = TenantQueue.objects.filter(Q(tenant=None) | Q(tenant__in=tenants), lane__in=lanes)
+        for name, tenant, lane, retired_at in rows.values_list("name", "tenant", "lane", "retired_at"):
             self._queues[tenant, lane].append((name, retired_at is None))
         self._runs: dict[int, list[Holder]] = {}
         self._slots_of: dict[int, list[Holder]] = {}

@@ -123,6 +123,12 @@ WHERE f.state = 'running' AND f.shard_id = ANY (%(shards)s::smallint[]) AND f.te
 ORDER BY f.started_at LIMIT %(limit)s
 
 -- name: slots
--- Whose the places under a tenant's strict caps are.
-SELECT lane, task, fire_id, taken_at FROM scheduling_slot
-WHERE tenant_id = %(tenant)s AND fire_id IS NOT NULL ORDER BY taken_at
+-- Whose the places under a tenant's strict caps are: fires that took them under their fence, and are on their way to a worker, or run.
+SELECT s.lane, s.task, s.fire_id, s.taken_at FROM scheduling_slot s
+CROSS JOIN LATERAL (
+    SELECT id FROM scheduling_fire f
+    WHERE (f.scheduled_for, f.id, f.history_days) = (s.scheduled_for, s.fire_id, s.history_days) AND f.fence = s.fence
+      AND f.state IN ('claimed', 'running')
+) AS f
+WHERE s.tenant_id = %(tenant)s
+ORDER BY s.taken_at
