@@ -13,6 +13,7 @@ from celery import Celery
 
 import fairness.worker
 from fairness.queues import QueuePlan
+from fairness.worker import Sharing
 from scheduling.core import message
 from scheduling.core.fire import Lane
 from scheduling.worker.children import Children
@@ -34,5 +35,18 @@ def queue_plan() -> QueuePlan:
     return QueuePlan(prefix=ours.QUEUE_PREFIX, max_length=ours.QUEUE_MAX_LENGTH)
 
 
-fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan, tenant_header=message.TENANT)
+def sharing() -> Sharing:
+    """How workers share their slots."""
+    from django.conf import settings
+
+    from scheduling.conf import Cost, Fairness, scheduling_settings
+
+    ours = scheduling_settings(settings)
+    return Sharing(
+        is_fair=ours.fairness in (Fairness.QUEUES, Fairness.FAIR),
+        by_count=ours.COST is Cost.COUNT,
+    )
+
+
+fairness.worker.install(app, lanes=tuple(Lane), plan=queue_plan, tenant_header=message.TENANT, sharing=sharing)
 app.steps["consumer"].add(Children)

@@ -1,0 +1,273 @@
+"""The workers' side of fairness: shares of flooded queues, throughput, and tasks that run long, against stock Celery.
+
+    python -m benchmarks.fair_door
+    python -m benchmarks.fair_door --quick
+
+Method: a database and queues of the run's own; the messages are Celery's own, in the tenants' quorum queues before a
+worker starts. ``fair`` is a worker with FAIRNESS=queues that follows the queues in use; ``stock`` is the same worker
+with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both acknowledge late.
+
+``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
+seconds after the first task began. ``per_s``: one queue of tasks that do nothing, drained by one worker; tasks a second
+from the first tenth to the last, fair and stock by turns, the median. ``lone``: the part of all slots that one tenant
+of small weight takes beside nine that are idle. ``long``: two workers, and one queue of tasks of half a second, three
+and a half times as many as they have slots: ``waited_beside_idle_s`` are the slot-seconds that were idle while not all
+had begun. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import amqp
+import kombu
+
+from benchmarks.fair_measures import Ran, slot_time
+from benchmarks.harness import installation
+from benchmarks.machine import hardware
+
+WEIGHTS = {"one": 1.0, "three": 3.0, "six": 6.0}
+POOLS = {"prefork": ("-P", "prefork", "-c", "4"), "threads": ("-P", "threads", "-c", "4")}
+SLOTS = 4
+NAP_S, LONG_S = 0.02, 0.5
+WARM_UP_S, MEASURED_S = 2.0, 10.0
+PATIENCE_S = 90.0
+LANE = "bulk"
+
+
+class Nap(NamedTuple):
+    ran: Ran
+    worker: str
+
+
+class Bench:
+    """Queues that are filled, and workers that empty them."""
+
+    def __init__(self, options: argparse.Namespace, broker: kombu.Connection, folder: Path) -> None:
+        from project.celery import queue_plan
+
+        self.options, self._plan, self._folder = options, queue_plan(), folder
+        self._channel: Any = broker.channel()
+        self._runs = 0
+        self._slugs: list[str] = []
+
+    def tenants(self, weights: Mapping[str, float]) -> dict[str, str]:
+        """New ones of these weights: slug → queue, which is in use and exists. Those before are gone."""
+        from django.utils import timezone
+
+        from fairness.models import Tenant, TenantQueue
+
+        self.forget()
+        self._runs += 1
+        queues = {}
+        for name, weight in weights.items():
+            slug = f"{name}-{self._runs}"
+            spec = self._plan.queue(slug, LANE)
+            tenant, now = Tenant.objects.create(slug=slug, weight=weight), timezone.now()
+            TenantQueue.objects.create(name=spec.name, tenant=tenant, lane=LANE, made_at=now, used_at=now)
+            if dead := spec.dead_letters:
+                self._channel.exchange_declare(dead.exchange, "direct", durable=True, auto_delete=False)
+            self._channel.queue_declare(spec.name, durable=True, auto_delete=False, arguments=dict(spec.arguments))
+            queues[slug] = spec.name
+        self._slugs = [*queues]
+        return queues
+
+    def forget(self) -> None:
+        from fairness.models import Tenant
+
+        Tenant.objects.filter(slug__in=self._slugs).delete()
+        for slug in self._slugs:
+            self._channel.queue_delete(self._plan.queue(slug, LANE).name)
+        self._slugs = []
+
+    def fill(self, slug: str, queue: str, count: int, nap_s: float) -> None:
+        """Before anybody consumes it."""
+        self.send(slug, queue, count, nap_s)
+        until(lambda: self.ready(queue) == count, f"{count} messages of {slug}")
+
+    def send(self, slug: str, queue: str, count: int, nap_s: float) -> None:
+        for _ in range(count):
+            task_id = str(uuid4())
+            headers = {"task": "bench.nap", "id": task_id, "fb_tenant": slug, "lang": "py"}
+            message = amqp.Message(
+                json.dumps([[slug, nap_s], {}, None]),
+                content_type="application/json",
+                content_encoding="utf-8",
+                delivery_mode=2,
+                application_headers=headers,
+                correlation_id=task_id,
+            )
+            self._channel.basic_publish(message, routing_key=queue)
+
+    def ready(self, queue: str) -> int:
+        return int(self._channel.queue_declare(queue, passive=True).message_count)
+
+    @contextmanager
+    def workers(
+        self, count: int, pool: str, queues: Iterable[str], *, is_fair: bool
+    ) -> Iterator[Callable[[], list[Nap]]]:
+        """While they run, what has been run so far may be read."""
+        file = self._folder / f"naps-{uuid4()}"
+        file.touch()
+        told = [] if is_fair else ["-Q", ",".join(queues)]
+        with ExitStack() as stack:
+            for number in range(count):
+                stack.enter_context(self._worker(f"w{number}", file, [*POOLS[pool], *told], is_fair=is_fair))
+            yield lambda: naps(file)
+
+    @contextmanager
+    def _worker(self, name: str, file: Path, options: Sequence[str], *, is_fair: bool) -> Iterator[None]:
+        command = [sys.executable, "-m", "celery", "-A", "benchmarks.fair_door_tasks", "worker"]
+        command += ["-n", f"{name}-{self._runs}@bench", "-l", "INFO" if self.options.log != os.devnull else "WARNING"]
+        command += ["--without-gossip", "--without-mingle", "--without-heartbeat", *options]
+        environ = os.environ | {"BENCH_NAPS": str(file), "BENCH_WORKER": name}
+        environ |= {"BENCH_TENANTS": "" if is_fair else ",".join(self._slugs)}
+        environ |= {"FAIRBEAT_STOP": "3", "FAIRBEAT_FAIRNESS": "queues" if is_fair else "limits"}
+        with open(self.options.log, "ab") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environ, start_new_session=True)
+            try:
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def naps(file: Path) -> list[Nap]:
+    lines = [line.split() for line in file.read_text().splitlines()]
+    return [Nap(Ran(tenant, float(began), float(ended)), worker) for tenant, began, ended, worker in lines]
+
+
+def shares(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
+    """Each tenant's share of slot-time."""
+    queues = bench.tenants(WEIGHTS)
+    enough = int((WARM_UP_S + MEASURED_S + 4) / NAP_S * SLOTS)
+    for slug, queue in queues.items():
+        bench.fill(slug, queue, enough, NAP_S)
+    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
+        until(read, "the first task")
+        since = read()[0].ran.began + WARM_UP_S
+        until(lambda: time.time() > since + MEASURED_S, "the end of what is measured")
+        served = slot_time([nap.ran for nap in read()], since, since + MEASURED_S)
+    total = sum(served.values())
+    found = {slug.rpartition("-")[0]: round(served.get(slug, 0.0) / total, 3) for slug in queues}
+    return found | {"busy": round(total / (SLOTS * MEASURED_S), 3)}
+
+
+def throughput(bench: Bench, pool: str, *, is_fair: bool) -> float:
+    """Tasks a second of one queue."""
+    count = bench.options.messages
+    ((slug, queue),) = bench.tenants({"lone": 1.0}).items()
+    bench.fill(slug, queue, count, 0.0)
+    with bench.workers(1, pool, [queue], is_fair=is_fair) as read:
+        until(lambda: len(read()) == count, f"{count} tasks", every_s=0.2)
+        ends = sorted(nap.ran.ended for nap in read())[count // 10 :]
+    return (len(ends) - 1) / (ends[-1] - ends[0])
+
+
+def lone(bench: Bench, pool: str) -> float:
+    """The part of the slots that one tenant takes while nine heavier ones are idle."""
+    queues = bench.tenants({"lone": 1.0} | {f"idle{number}": 10.0 for number in range(9)})
+    slug = next(iter(queues))
+    bench.fill(slug, queues[slug], int((WARM_UP_S + MEASURED_S + 2) / NAP_S * SLOTS), NAP_S)
+    with bench.workers(1, pool, queues.values(), is_fair=True) as read:
+        until(read, "the first task")
+        since = read()[0].ran.began + WARM_UP_S
+        until(lambda: time.time() > since + MEASURED_S, "the end of what is measured")
+        return sum(slot_time([nap.ran for nap in read()], since, since + MEASURED_S).values()) / (SLOTS * MEASURED_S)
+
+
+def long(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
+    """How long a slot stood idle while a message waited, of two workers."""
+    count = 3 * 2 * SLOTS + SLOTS
+    ((slug, queue),) = bench.tenants({"long": 1.0}).items()
+    bench.fill(slug, queue, 2 * SLOTS, LONG_S)
+    with bench.workers(2, pool, [queue], is_fair=is_fair) as read:
+        until(lambda: {nap.worker for nap in read()} == {"w0", "w1"} and len(read()) == 2 * SLOTS, "both workers")
+        bench.send(slug, queue, count, LONG_S)
+        until(lambda: len(read()) == 2 * SLOTS + count, "all tasks")
+        ran = read()[2 * SLOTS :]
+    last_start = max(nap.ran.began for nap in ran)
+    first_start = min(nap.ran.began for nap in ran)
+    busy = sum(slot_time([nap.ran for nap in ran], first_start, last_start).values())
+    idle_s = 2 * SLOTS * (last_start - first_start) - busy
+    ideal = -(-count // (2 * SLOTS)) * LONG_S
+    return {
+        "waited_beside_idle_s": round(idle_s, 3),
+        "took_s": round(max(nap.ran.ended for nap in ran) - first_start, 2),
+        "ideal_s": ideal,
+    }
+
+
+def until(condition: Callable[[], Any], what: str, *, every_s: float = 0.1) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what}: not there after {PATIENCE_S:g} s; see --log")
+        time.sleep(every_s)
+
+
+def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
+    figures: dict[str, Any] = {"ideal": {name: weight / sum(WEIGHTS.values()) for name, weight in WEIGHTS.items()}}
+    for pool in options.pool:
+        found: dict[str, Any] = {}
+        if "shares" in options.only:
+            found["shares"] = {"fair": shares(bench, pool, is_fair=True), "stock": shares(bench, pool, is_fair=False)}
+        if "throughput" in options.only:
+            rates: dict[str, list[float]] = {"fair": [], "stock": []}
+            for number in range(options.rounds):
+                for is_fair in (True, False) if number % 2 else (False, True):
+                    rates["fair" if is_fair else "stock"].append(throughput(bench, pool, is_fair=is_fair))
+            found["per_s"] = {name: round(statistics.median(each)) for name, each in rates.items()}
+            found["throughput_ratio"] = round(statistics.median(rates["fair"]) / statistics.median(rates["stock"]), 3)
+        if "lone" in options.only:
+            found["lone"] = round(lone(bench, pool), 3)
+        if "long" in options.only:
+            found["long"] = {"fair": long(bench, pool, is_fair=True), "stock": long(bench, pool, is_fair=False)}
+        print(f"{pool}: {json.dumps(found)}", file=sys.stderr)
+        figures[pool] = found
+    return figures | {"hardware": hardware()}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--pool", choices=[*POOLS], action="append", help="only this one")
+    parts = ["shares", "throughput", "lone", "long"]
+    arguments.add_argument("--only", choices=parts, action="append", help="only this part")
+    arguments.add_argument("--rounds", type=int, help="of throughput (5; quick: 1)")
+    arguments.add_argument("--messages", type=int, help="of throughput (10,000; quick: 3,000)")
+    arguments.add_argument("--quick", action="store_true", help="prefork only")
+    arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
+    arguments.add_argument("--log", default=os.devnull)
+    options = arguments.parse_args()
+    options.pool = options.pool or (["prefork"] if options.quick else [*POOLS])
+    options.only = options.only or parts
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.messages = options.messages or (3_000 if options.quick else 10_000)
+    os.environ["FAIRBEAT_FAIRNESS"] = "fair"
+    with (
+        installation(options.amqp),
+        kombu.Connection(options.amqp) as broker,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        bench = Bench(options, broker, Path(folder))
+        try:
+            print(json.dumps(compare(bench, options)))
+        finally:
+            bench.forget()
+
+
+if __name__ == "__main__":
+    main()

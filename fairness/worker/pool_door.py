@@ -1,0 +1,275 @@
+"""The fair door before a worker's pool: Celery hands it each request, and it hands them on in their turn.
+
+It stands in the place of `on_task_request`, behind Celery's ETAs and rate limits. Requests wait here, so Celery sees
+them as reserved; the pool is given no more than it has slots.
+
+A task that is revoked, or has expired, when its turn comes frees its place at once. When the connection is lost, what
+waits is dropped, since it will be delivered again. Once the worker ends, nothing goes any more: what waits goes back
+with the connection. What the pool ends is learnt from it in its own threads: hence the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from time import monotonic
+from typing import Any
+
+from celery.exceptions import TaskRevokedError
+from celery.utils.log import get_logger
+from celery.worker import state
+
+from fairness.core.door import Door, Errand, Figures
+from fairness.core.node import Ticket
+from fairness.core.prefetch import Inflows
+from fairness.core.terms import TRANSACTIONAL
+from fairness.worker.asking import Asking
+from fairness.worker.pools import Handing
+from fairness.worker.sources import Sources
+
+LANES = {TRANSACTIONAL: 9.0}  # to 1 of each other one: what is left of the slots to bulk while both are crowded
+MET = 1000  # tenants whose weights are asked for beside those of the queues
+LOST_S = 5.0  # a request that long under way of which Celery knows nothing any more has ended unseen
+
+log = get_logger(__name__)
+
+
+class PoolDoor:
+    """Of one worker, through all its connections."""
+
+    def __init__(self, c: Any, handing: Handing, sources: Sources, inflows: Inflows, *, by_count: bool) -> None:
+        self._c, self._hand, self._sources, self._inflows = c, handing, sources, inflows
+        self._lock = threading.RLock()
+        self._door: Door[Any] = Door(1, lanes=LANES, now=monotonic(), by_count=by_count)
+        self._met: dict[str, None] = {}  # tenants, the latest last
+        self._asking: Asking[Ticket[Errand[Any]]] = Asking(c, on_message=self._coming, on_end=self._answered)
+        self._arriving: tuple[Ticket[Errand[Any]], Any] | None = None
+        self._is_inline = handing.is_inline
+        self._is_due = self._is_open = False
+        self._pumping: set[int] = set()  # threads
+        self._wake_at = inf
+        self._thread = 0
+        c.on_task_request = self.offer
+
+    # -- the worker's life --------------------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """Called in the loop's thread."""
+        self._thread = threading.get_ident()
+        self._asking.connected()
+        self._wake_at = inf
+        with self._lock:
+            self._door.resize(self._c.pool.num_processes or 1, monotonic())
+            self._is_open = True
+
+    def disconnected(self) -> None:
+        """Of what was given to the pool, that which it has not begun is dropped by Celery, too."""
+        with self._lock:
+            self._is_open = False
+            self._door.drop_waiting()
+            self._inflows.disconnected()
+            self._end_the_lost(0.0)
+
+    def tick(self) -> None:
+        """Called twice a second in the loop's thread."""
+        now = monotonic()
+        with self._lock:
+            self._door.resize(self._c.pool.num_processes or 1, now)
+            self._door.charge(now)
+            self._end_the_lost(LOST_S)
+        self.pump()
+
+    def info(self) -> dict[str, Any]:
+        """For `inspect stats`."""
+        with self._lock:
+            return {"slots": self._door.slots, "running": len(self._door.running), "waiting": self._door.waiting}
+
+    def figures(self) -> Figures:
+        with self._lock:
+            return self._door.figures(monotonic())
+
+    # -- what is known of tenants and queues --------------------------------------------------------------------
+
+    def tenants(self) -> Iterable[str]:
+        """Those whose messages came lately."""
+        with self._lock:
+            return tuple(self._met)
+
+    def weigh(self, weights: Mapping[tuple[str, str], float]) -> None:
+        with self._lock:
+            for (lane, tenant), weight in weights.items():
+                self._door.weigh(lane, tenant, weight)
+
+    def set_queues(self, weights: Mapping[str, float]) -> None:
+        with self._lock:
+            self._inflows.set_queues(weights)
+
+    def changes(self, slots: int) -> list[tuple[str, int]]:
+        """See ``Inflows.changes``."""
+        with self._lock:
+            self._inflows.round_trip_s = self._asking.round_trip_s
+            return self._inflows.changes(monotonic(), slots=slots, has_idle_slots=self._door.free > 0)
+
+    def ask(self, queue: str) -> None:
+        """Take its messages one by one. Called in the loop's thread, as it may open a channel."""
+        self._asking.open()
+        source = self._sources.named(queue)
+        with self._lock:
+            self._door.ask(queue, source.lane, source.tenant or queue, mean_s=self._inflows.mean_s(queue))
+        self.pump()
+
+    def withdraw(self, queue: str) -> None:
+        with self._lock:
+            self._door.withdraw(queue)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def offer(self, request: Any) -> None:
+        """In the place of `on_task_request`."""
+        message = request.message
+        source = self._sources.of(message)
+        tenant = self._sources.tenant(message, source)
+        path = (source.lane, tenant, request.type)
+        now = monotonic()
+        with self._lock:
+            self._inflows.came(source.queue, now)
+            if source.tenant != tenant:
+                self._meet(tenant)
+            asked = self._taken(message)
+            if asked is None:
+                self._door.offer(request, path, source.queue)
+            else:
+                self._door.took(asked, request, path, now)
+        if asked is not None:
+            self._run(asked)
+        elif self._is_inline:
+            self._pump_soon()
+        else:
+            self.pump()
+
+    def pump(self) -> None:
+        """Let go whoever may. Within itself it does nothing: whoever is in it goes on."""
+        me = threading.get_ident()
+        if me in self._pumping:
+            return
+        self._pumping.add(me)
+        try:
+            while (ticket := self._next()) is not None:
+                if ticket.item.request is None:
+                    self._in_loop(self._ask, ticket)
+                else:
+                    self._run(ticket)
+                    if self._is_inline:
+                        break
+        finally:
+            self._pumping.discard(me)
+        if self._is_inline and self._door.waiting:
+            self._pump_soon()
+        if self._door.free > 0 and self._door.next_wake() < self._wake_at:
+            self._in_loop(self._wake_up)
+
+    def _next(self) -> Ticket[Errand[Any]] | None:
+        if not (self._is_open and self._c.pool.active):
+            return None
+        with self._lock:
+            return self._door.next(monotonic())
+
+    def _pump_soon(self) -> None:
+        """A pool that runs in the loop's thread lets it read in between, or there would be nobody to choose among."""
+        if not self._is_due and self._is_open and self._c.pool.active:
+            self._is_due = True
+            self._c.call_soon(self._pump_due)
+
+    def _pump_due(self) -> None:
+        self._is_due = False
+        self.pump()
+
+    def _run(self, ticket: Ticket[Errand[Any]]) -> None:
+        try:
+            self._hand(ticket.item.request, lambda: self._over(ticket))
+        except TaskRevokedError:
+            self._end(ticket, has_run=False)
+        except BaseException:
+            self._end(ticket, has_run=False)
+            raise
+
+    def _over(self, ticket: Ticket[Errand[Any]]) -> None:
+        """The pool has a free slot; called in whatever thread."""
+        self._end(ticket, has_run=True)
+        if self._is_inline:
+            return
+        self.pump()
+
+    def _end(self, ticket: Ticket[Errand[Any]], *, has_run: bool) -> None:
+        with self._lock:
+            took_s = self._door.ended(ticket, monotonic(), has_run=has_run)
+            if took_s is not None:
+                self._inflows.went(ticket.item.queue, took_s if has_run else None)
+
+    def _end_the_lost(self, after_s: float) -> None:
+        """A pool of processes that was flushed forgets what it had not begun, and calls nobody."""
+        if not self._hand.forgets:
+            return
+        now = monotonic()
+        for ticket in self._door.running:
+            if now - ticket.item.since >= after_s and ticket.item.request not in state.reserved_requests:
+                self._end(ticket, has_run=False)
+
+    def _meet(self, tenant: str) -> None:
+        self._met.pop(tenant, None)
+        self._met[tenant] = None
+        if len(self._met) > MET:
+            del self._met[next(iter(self._met))]
+
+    # -- asks ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, ticket: Ticket[Errand[Any]]) -> None:
+        with self._lock:
+            is_asked = self._door.is_asked(ticket)  # not if the connection was lost since
+        if is_asked:
+            self._asking.ask(ticket, ticket.item.queue)
+
+    def _taken(self, message: Any) -> Ticket[Errand[Any]] | None:
+        """The ask that brought this message. Another one may come in between: one that a rate limit held up."""
+        if self._arriving is None:
+            return None
+        ticket, raw = self._arriving
+        if raw.delivery_tag != message.delivery_tag or raw.channel is not message.channel:
+            return None
+        self._arriving = None
+        return ticket
+
+    def _coming(self, ticket: Ticket[Errand[Any]], raw: Any) -> None:
+        self._arriving = (ticket, raw)
+
+    def _answered(self, ticket: Ticket[Errand[Any]], is_empty: bool) -> None:
+        """Its message runs, or none does."""
+        now = monotonic()
+        with self._lock:
+            is_taken = not is_empty and self._arriving is None
+            self._arriving = None
+            if is_empty:
+                self._inflows.empty(ticket.item.queue, now)
+            if not is_taken:
+                self._door.vain(ticket, now, is_empty=is_empty)
+        self.pump()
+
+    def _wake_up(self) -> None:
+        """Look again once an empty queue may be asked again; in the loop's thread."""
+        with self._lock:
+            at = self._door.next_wake()
+            if at < self._wake_at:
+                self._wake_at = at
+                self._c.timer.call_after(max(at - monotonic(), 0.001), self._woken)
+
+    def _woken(self) -> None:
+        self._wake_at = inf
+        self.pump()
+
+    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
+        """Only the loop's thread may use the channel and the timer; greenlets all may."""
+        if threading.get_ident() == self._thread or getattr(self._c.pool, "is_green", False):
+            function(*args)
+        else:
+            self._c.call_soon(function, *args)
