@@ -7,7 +7,7 @@
 -- {prefix}:epoch         when the state that is here began
 -- {prefix}:held          sorted set: which nodes have told what they have in flight, and when
 -- {prefix}:cap:<name>    sorted set: members of a cap, by the end of their lease
--- {prefix}:rate:<name>   (theoretical arrival time, interval), in seconds; a full bucket expires
+-- {prefix}:rate:<name>   (theoretical arrival time, interval), in seconds; expires once the bucket is full
 
 local base = KEYS[1]
 local now = tonumber(ARGV[1])
@@ -17,6 +17,7 @@ if not now then
 end
 local asked = cjson.decode(ARGV[2])
 
+local KEPT_MS = 60000  -- longer than it would matter
 local PIECE = 4000  -- words of one command: Lua's stack has 8,000 places
 
 local epoch = redis.call('GET', base .. ':epoch')
@@ -33,27 +34,25 @@ local function cap_key(name) return base .. ':cap:' .. name end
 local function read_bucket(name, interval_s, burst)
   local key = base .. ':rate:' .. name
   local kept = redis.call('GET', key)
-  local full_at
+  local full_at, is_changed
   if kept then
     local interval_before
     full_at, interval_before = struct.unpack('dd', kept)
-    if interval_before ~= interval_s then
+    is_changed = interval_before ~= interval_s
+    if is_changed then
       full_at = now + math.max(0, full_at - now) / interval_before * interval_s
     end
     full_at = math.min(full_at, now + burst * interval_s)
   else
     full_at = born_at + burst * interval_s
   end
-  return {key = key, interval_s = interval_s, burst = burst, full_at = full_at}
+  return {key = key, interval_s = interval_s, burst = burst, full_at = full_at, is_changed = is_changed}
 end
 
 local function write_bucket(bucket)
-  local ttl_ms = math.min(math.ceil((bucket.full_at - now) * 1000), 1e15)
-  if ttl_ms > 0 then
-    redis.call('SET', bucket.key, struct.pack('dd', bucket.full_at, bucket.interval_s), 'PX', ttl_ms)
-  else
-    redis.call('DEL', bucket.key)
-  end
+  local ttl_ms = math.max(0, math.ceil((bucket.full_at - now) * 1000)) + KEPT_MS
+  local kept = struct.pack('dd', bucket.full_at, bucket.interval_s)
+  redis.call('SET', bucket.key, kept, 'PX', string.format('%.0f', math.min(ttl_ms, 1e15)))
 end
 
 -- Lets members in or renews them, and keeps the set for as long as the longest lease.

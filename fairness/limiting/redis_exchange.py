@@ -17,7 +17,7 @@ Batch = tuple[int, Mapping[int, Charge]]
 
 
 class RedisExchange:
-    """An ``Exchange``. ``redis_clock`` is for tests, in place of Redis's time.
+    """An ``Exchange``. The clocks are for tests: of when to try again, and in place of Redis's time.
 
     After a call without an answer, before the circuit opens, a node keeps what it had in flight and gets nothing more.
     """
@@ -31,18 +31,17 @@ class RedisExchange:
         nodes: Callable[[], Collection[str]],
         timeout_s: float = TIMEOUT_S,
         lease_s: float = LEASE_S,
+        wall_clock: Callable[[], float] = time.time,
         redis_clock: Callable[[], float] | None = None,
     ) -> None:
-        self._wire = Wire(url, timeout_s=timeout_s)
+        self._wire = Wire(url, timeout_s=timeout_s, clock=wall_clock)
         self._base = f"{{{prefix}}}"
         self._node = node
         self._nodes = nodes
         self._lease_s = lease_s
         self._redis_clock = redis_clock
         self._frames = Frames()
-        self._numbers = count(
-            time.time_ns() // 1_000_000
-        )  # on from those of one of the same name
+        self._numbers = count(time.time_ns() // 1_000_000)  # on from those of one of the same name
         self._unanswered: dict[str, list[Batch]] = {}
 
     @property

@@ -38,7 +38,7 @@ class _Stay:
 
 
 class RedisLimiter:
-    """A ``Limiter``. ``clock`` and ``redis_clock`` are for tests: of leases here, and in place of Redis's time."""
+    """A ``Limiter``. The clocks are for tests: of leases here, of when to try again, and in place of Redis's time."""
 
     def __init__(
         self,
@@ -50,9 +50,10 @@ class RedisLimiter:
         timeout_s: float = TIMEOUT_S,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
         redis_clock: Callable[[], float] | None = None,
     ) -> None:
-        self._wire = Wire(url, timeout_s=timeout_s)
+        self._wire = Wire(url, timeout_s=timeout_s, clock=wall_clock)
         self._base = f"{{{prefix}}}"
         self._node = node
         self._nodes = nodes
@@ -60,7 +61,7 @@ class RedisLimiter:
         self._clock = clock
         self._redis_clock = redis_clock
         self._stays: OrderedDict[str, _Stay] = OrderedDict()  # all leases are as long, so the next to end is first
-        self._gone: list[Request] = []  # have left, and Redis was not told
+        self._gone: dict[str, Request] = {}  # have left, and Redis was not told
         self._epoch: bytes | None = None
         self._is_rebuilt = False  # it was told what was in flight when this node began
         self._part: LocalLimiter | None = None  # while the circuit is open
@@ -73,6 +74,8 @@ class RedisLimiter:
     def admit(self, requests: Sequence[Request]) -> list[Refusal | None]:
         now = self._clock()
         self._drop_ended(now)
+        if self._gone:
+            self._tell_of_leaving([])
         answers: list[Refusal | None] = [None] * len(requests)
         places = []
         for place, request in enumerate(requests):
@@ -94,7 +97,7 @@ class RedisLimiter:
         stays = [stay for request in requests if (stay := self._stays.pop(request.member, None)) is not None]
         if self._part is not None:
             self._part.leave([stay.request for stay in stays], unspent=unspent)
-        self._gone += (stay.request for stay in stays)
+        self._gone.update((stay.request.member, stay.request) for stay in stays)
         given_back = [stay.request for stay in stays if stay.has_spent] if unspent else []
         if self._gone or given_back:
             self._tell_of_leaving(given_back)
@@ -154,7 +157,7 @@ class RedisLimiter:
     def _tell_of_leaving(self, given_back: Sequence[Request]) -> None:
         if not self._is_reachable():
             return
-        caps = _by_cap(self._gone)
+        caps = _by_cap(self._gone.values())
         unspent = [_rate_words(key, bound, tokens) for key, (bound, tokens) in _tokens_of(given_back).items()]
         if not (caps or unspent) or self._call(LEAVE, {"caps": caps, "unspent": unspent}) is not None:
             self._gone.clear()
@@ -217,6 +220,7 @@ class RedisLimiter:
         stay.request = request
         stay.ends_at = now + self._lease_s
         self._stays.move_to_end(request.member)
+        self._gone.pop(request.member, None)
 
     def _drop_ended(self, now: float) -> None:
         while self._stays and next(iter(self._stays.values())).ends_at <= now:
