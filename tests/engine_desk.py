@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from scheduling.core.due import Due
 from scheduling.core.effects import Claim, Effect, Publish, ReadDue, ReadWaiting
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.fire import Fire, Outcome, Verdict
@@ -25,7 +26,7 @@ class Desk:
         self.clock = clock or ManualClock()
         self.engine = Engine(self.clock, replace(LIMITS, **limits))
         self.engine.lease_until = self.clock.monotonic() + 1000
-        self.engine.taken(dict.fromkeys(shards, EPOCH_1), [])
+        self.taken = self.engine.taken(dict.fromkeys(shards, EPOCH_1), [])
         self.effects: list[Effect] = []  # everything so far
 
     def pass_time(self, seconds: float = 0.0) -> list[Effect]:
@@ -47,7 +48,7 @@ class Desk:
         assert self.engine.next_wake() > self.clock.monotonic(), "it would wake again at once, with nothing to do"
         for effect in effects:
             if isinstance(effect, ReadDue):
-                self.engine.due_read(effect, [])
+                self.engine.due_read(effect, saw(effect))
             if isinstance(effect, ReadWaiting):
                 self.engine.waiting_read(Waiting([]))
         return effects
@@ -71,11 +72,16 @@ class Desk:
         claims: list[Claim] = []
         for read in of(ReadDue, self.pass_time()):
             found = [job for job in jobs if job.work.shard in read.shards]
-            claims += of(Claim, self.note(self.engine.due_read(read, found)))
+            claims += of(Claim, self.note(self.engine.due_read(read, saw(read, *found))))
         return claims
 
     def outcome(self, verdict: Verdict, *fires: Fire) -> list[Effect]:
         return self.note(self.engine.published([Outcome(fire, verdict) for fire in fires]))
+
+
+def saw(read: ReadDue, *jobs: DueJob) -> Due:
+    """That these are all that is due."""
+    return Due(jobs, read.shards)
 
 
 def of(kind: type[E], effects: Sequence[Any]) -> list[E]:

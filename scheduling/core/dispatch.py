@@ -16,6 +16,7 @@ from uuid import UUID
 
 from scheduling.core.clock import Clock
 from scheduling.core.effects import CancelRunning, CountPredecessors, Effect, Publish, Settle, Settlement
+from scheduling.core.fair_turns import FairTurns
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.fire_wheel import FireWheel
 from scheduling.core.gates import BROKER, Gates, lane_of
@@ -43,9 +44,11 @@ class Dispatch:
         wheel: FireWheel,
         leaving: HandOvers,
         waiting: WaitingLooks,
+        turns: FairTurns | None = None,
     ) -> None:
         self._clock, self._marks, self._outstanding = clock, marks, outstanding
         self._gates, self._wheel, self._leaving, self._waiting = gates, wheel, leaving, waiting
+        self._turns = turns
         self.confirmed = 0
         self.latency = LatencyHistogram()
 
@@ -65,7 +68,7 @@ class Dispatch:
             else:
                 self._outstanding.counting[number_of(fire)] = fire
                 count.append(fire)
-        effects = self._publish(publish) + self._settle(settlements)
+        effects = self._publish(publish) + self.settle(settlements)
         if count:
             effects.append(CountPredecessors(count))  # behind Settle: what is skipped is ahead of nobody
         return effects
@@ -75,7 +78,7 @@ class Dispatch:
         counting = self._outstanding.counting
         mine = [fire for fire in fires if counting.pop(number_of(fire), None) is not None]
         turns = judge_overlaps(mine, counts, self._clock)
-        effects = self._settle(turns.settlements)
+        effects = self.settle(turns.settlements)
         if turns.newest:  # behind Settle: they are parked when the end of what runs wakes them
             effects.append(CancelRunning(self._marks.epochs_of(turns.newest), turns.newest))
         return effects + self._publish(turns.publish)
@@ -96,9 +99,13 @@ class Dispatch:
         else:
             self._wheel.hold(fire, max(opens_at, now))
 
-    def _settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[Effect]:
+        """They are to be parked or skipped."""
         if not settlements:
             return []
+        if self._turns is not None:
+            for settlement in settlements:
+                self._turns.settling(settlement, self._clock.monotonic())
         self._outstanding.settling.update((number_of(settlement.fire), settlement.fire) for settlement in settlements)
         return [Settle(self._marks.epochs_of([s.fire for s in settlements]), settlements)]
 
@@ -107,16 +114,31 @@ class Dispatch:
         for settlement in settlements:
             if self._outstanding.settling.pop(number_of(settlement.fire), None) is not None:
                 self._marks.done(settlement.fire)
+                if self._turns is not None:
+                    self._turns.stored(settlement.fire, self._clock.monotonic())
             if settlement.wake_at is not None:
                 self._waiting.by(settlement.wake_at)
 
     def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
+        """Whoever does not have to wait for its turn."""
+        if self._turns is not None and fires and not self._turns.lets_all_pass:
+            fires = self._turns.go(fires, self._clock.monotonic())
+        return self.send(fires)
+
+    def send(self, fires: Sequence[Fire]) -> list[Effect]:
+        """It is their turn."""
         self._outstanding.in_flight.update((number_of(fire), fire) for fire in fires)
         return [Publish(fires)] if fires else []
+
+    def send_later(self, fires: Iterable[Fire]) -> None:
+        """It was their turn, and it is not for us to publish now."""
+        for fire in fires:
+            self._wheel.hold(fire, self._clock.monotonic() + RECHECK_S)
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
         """What the broker has said."""
         now = self._clock.monotonic()
+        turns = self._turns if self._turns is not None and len(self._turns) else None
         settlements: list[Settlement] = []
         for outcome in outcomes:
             fire = outcome.fire
@@ -131,12 +153,17 @@ class Dispatch:
                         self._gates.succeed(lane_of(fire), now)
                         self._gates.succeed(BROKER, now)
                     self._marks.done(fire)
+                    if turns is not None:
+                        turns.confirmed(fire, now)
                     continue
                 case Verdict.NACKED:
                     fire.published = True
                     self._gates.close(lane_of(fire), now)
+                    stays = fire.work.shard not in self._leaving
+                    if turns is not None and stays and turns.refused(fire, self._gates.opens_at(lane_of(fire)), now):
+                        continue  # it waits for its turn again
                 case Verdict.LOST | Verdict.UNSENT:
                     fire.published |= outcome.verdict is Verdict.LOST
                     self._gates.close(BROKER, now)
             self._hold(fire, self._gates.opens_at(BROKER, lane_of(fire)), settlements, now)
-        return self._settle(settlements)
+        return self.settle(settlements)

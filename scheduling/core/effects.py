@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fairness.core.admission import Request
+from fairness.core.exchange import Told
 from scheduling.core.fire import Fire, State
 from scheduling.core.planning import JobPlan
 
@@ -48,10 +50,13 @@ class ReadWaiting:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Waiting fires, numbered anew. Answered by ``Engine.released``."""
+    """Waiting fires, numbered anew. Answered by ``Engine.released``. ``is_turn``: it is their turn; else a look has
+    found that their time has come.
+    """
 
     epochs: Epochs
     fires: Sequence[Fire]
+    is_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,25 +185,47 @@ class LookAtRuns:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """These (tenant, shard) are held, since this job time; and those are so no more. Needs no answer."""
+    """These (tenant, shard) are held, since this job time; and those are so no more. Answered by
+    ``Engine.holds_written``.
+    """
 
     epochs: Epochs
     begun: Mapping[tuple[int, int], datetime]
     ended: Sequence[tuple[int, int]]
 
 
+Asked = Sequence[tuple[Fire, Request]]  # of limited tenants, and what is asked for each of them
+
+
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Fires of limited tenants, in the order of their turns: may they go? Answered by ``Engine.admitted``."""
+    """It is their turn, in this order: do limits let them go? Answered by ``Engine.admitted``."""
 
-    fires: Sequence[Fire]
+    asked: Asked
 
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """These were admitted, and are over, or did not go: their places are free. Needs no answer."""
+    """These were admitted, and their places are free: they are over, or ``unspent``, they did not go after all. Needs
+    no answer.
+    """
 
-    fires: Sequence[Fire]
+    asked: Asked
+    unspent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """All that is in flight under limits: their places are theirs on. Needs no answer."""
+
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What this node tells the others of its lanes. Answered by ``Engine.exchanged``."""
+
+    lanes: Sequence[Told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +271,4 @@ StoreEffect = (
     | LookAtRuns
     | Hold
 )
-Effect = StoreEffect | Publish | Admit | LetGo | LookAtQueues | Redrive | TakeAgain | HandOver
+Effect = StoreEffect | Publish | Admit | LetGo | Keep | Exchange | LookAtQueues | Redrive | TakeAgain | HandOver

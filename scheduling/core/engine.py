@@ -24,14 +24,23 @@ from dataclasses import dataclass
 from math import inf
 from uuid import UUID
 
+from fairness.core.admission import Refusal
+from fairness.core.depth import Report
+from fairness.core.exchange import Settled
+from fairness.core.standing import TenantStanding
+from fairness.core.terms import Terms
 from scheduling.core.clock import Clock
 from scheduling.core.dispatch import Dispatch
+from scheduling.core.due import Due
 from scheduling.core.effects import (
+    Admit,
     Claim,
     CountPredecessors,
     Effect,
     HandOver,
+    LookAtRuns,
     ReadDue,
+    ReadHeld,
     ReadUnstarted,
     ReadWaiting,
     Record,
@@ -41,6 +50,7 @@ from scheduling.core.effects import (
     StoreEffect,
     TakeAgain,
 )
+from scheduling.core.fair_turns import FairTurns
 from scheduling.core.fire import Fire, Outcome
 from scheduling.core.fire_wheel import FireWheel
 from scheduling.core.gates import BROKER, Gates, Queue
@@ -50,8 +60,11 @@ from scheduling.core.looks import Looks
 from scheduling.core.marks import Marks
 from scheduling.core.outstanding import Outstanding
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob, plan_jobs
+from scheduling.core.planning import NONE, plan_jobs
+from scheduling.core.runs import Held, RunSeen
+from scheduling.core.sharing import Sharing
 from scheduling.core.ticks import Ticks
+from scheduling.core.turn import FairLimits
 from scheduling.core.unstarted import Unstarted, Walk
 from scheduling.core.upkeep import Upkeep
 from scheduling.core.waiting import Waiting, WaitingLooks
@@ -69,6 +82,7 @@ class EngineLimits:
     ahead: int
     backlog: int
     start_patience_s: float = inf  # without end: what is published is not looked after
+    fairness: FairLimits | None = None  # None: whoever is due goes
 
 
 class Engine:
@@ -84,6 +98,7 @@ class Engine:
         self._upkeep = Upkeep(clock, self._marks)
         self._walk = Walk(limits.start_patience_s)
         self._waiting = WaitingLooks(clock, self._outstanding, self._gates, backlog=limits.backlog)
+        turns = None if limits.fairness is None else FairTurns(clock, limits.fairness)
         self._dispatch = Dispatch(
             clock,
             marks=self._marks,
@@ -92,7 +107,18 @@ class Engine:
             wheel=self._wheel,
             leaving=self._leaving,
             waiting=self._waiting,
+            turns=turns,
         )
+        self._sharing: Sharing | None = None
+        if turns is not None:
+            self._sharing = Sharing(
+                clock,
+                turns,
+                marks=self._marks,
+                gates=self._gates,
+                dispatch=self._dispatch,
+                number=self._numbered_anew,
+            )
         self.lease_until = 0.0  # monotonic: nothing is published or claimed beyond it
 
     # -- shards -------------------------------------------------------------------------------------------------
@@ -106,12 +132,32 @@ class Engine:
     def _staying(self) -> frozenset[int]:
         return self._marks.shards - self._leaving.shards
 
-    def taken(self, epochs: Mapping[int, int], recovered: Iterable[Fire]) -> None:
+    @property
+    def _ready(self) -> frozenset[int]:
+        """Those of which something may be claimed."""
+        return self._staying if self._sharing is None else self._staying.difference(self._sharing.untouched)
+
+    def taken(self, epochs: Mapping[int, int], recovered: Iterable[Fire]) -> list[Effect]:
         """These shards are ours under these epochs; ``recovered`` is what their last owner left claimed."""
+        recovered = list(recovered)
         self.drop(epochs)
         self._marks.take(epochs)
         for fire in recovered:
             self._marks.reserve(fire)
+        if self._sharing is not None:
+            return self._sharing.take(epochs, recovered)
+        self._let_in(recovered)
+        return []
+
+    def held_read(self, effect: ReadHeld, held: Held) -> list[Effect]:
+        """What these shards have with the workers is known: now they may go on."""
+        assert self._sharing is not None
+        recovered, effects = self._sharing.held_read(effect, held, self._clock.monotonic())
+        self._let_in(recovered)
+        return effects
+
+    def _let_in(self, recovered: Iterable[Fire]) -> None:
+        for fire in recovered:
             self._wheel.add(fire)
         self.look_now()
 
@@ -122,6 +168,8 @@ class Engine:
         self._leaving.drop(shards)
         if shards:
             self._wheel.drop(shards)
+            if self._sharing is not None:
+                self._sharing.drop(shards)
 
     def failed(self, effect: StoreEffect, *, stale: Collection[int] = ()) -> list[Effect]:
         """A store effect failed, or nobody knows whether it did. ``stale`` shards have another owner; the others, if it
@@ -131,7 +179,7 @@ class Engine:
         match effect:
             case ReadDue(shards) | Claim(looked_at=shards):
                 self._looks.end(shards)
-            case ReadWaiting() | Release():
+            case ReadWaiting() | Release(is_turn=False):
                 self._waiting.end()
             case ReadUnstarted() | SendAgain():
                 self._walk.end()
@@ -139,6 +187,8 @@ class Engine:
                 self._dispatch.count_later(fires)
             case Record():
                 self._marks.recorded(self._clock.monotonic())
+        if self._sharing is not None:
+            self._sharing.failed(effect, self._clock.monotonic())
         match effect:
             case Claim(epochs) | Release(epochs) | SendAgain(epochs):
                 self._outstanding.numbering.remove(epochs)
@@ -164,6 +214,8 @@ class Engine:
         if leaves := self._leaving.begin(self.shards & frozenset(shards), self._clock.monotonic()):
             self._wheel.drop(leaves)
             self._outstanding.drop_counts(leaves)
+            if self._sharing is not None:
+                self._sharing.leave(leaves)
         return self._take_again(stays)
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -177,9 +229,11 @@ class Engine:
         """When ``advance`` has something to do, monotonic seconds, unless an event comes before."""
         now = self._clock.monotonic()
         wakes = [now + IDLE_S, self._marks.next_record_at(), self._leaving.next_at()]
-        if (shards := self._staying) and self._may_act(now):
+        if (shards := self._ready) and self._may_act(now):
             wakes += [self._upkeep.next_at(), self._looks.next_at(shards), self._walk.next_at()]
             wakes += [self._waiting.next_at(), self._wheel.next_at()]
+        if self._sharing is not None:
+            wakes.append(self._sharing.next_at(may_act=self._may_act(now)))
         return min(wakes)
 
     def advance(self) -> list[Effect]:
@@ -190,6 +244,8 @@ class Engine:
             if due := self._wheel.due(now):
                 effects += self._dispatch.due(due, now)
             effects += self._polls(now)
+        if self._sharing is not None:
+            effects += self._sharing.advance(now, may_act=self._may_act(now))
         effects += self._marks.record(now, at_once=bool(self._leaving))
         if gone := self._leaving.over(now):
             self.drop(gone)
@@ -202,35 +258,58 @@ class Engine:
 
     def _polls(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        shards = self._staying
+        shards = self._ready
         if not shards:
             return effects
+        full = self._full(now)
         takes_more = len(self._outstanding.in_flight) < self._limits.backlog and now >= self._gates.opens_at(BROKER)
         effects += self._walk.begin(shards, now)
         for half in self._looks.begin(shards, now, every_s=self._limits.poll_s):
-            room = min(self._limits.batch, self._limits.ahead - len(self._wheel) - len(self._outstanding.in_flight))
+            room = min(self._batch(), self._limits.ahead - len(self._wheel) - len(self._outstanding.in_flight))
             if room > 0 and takes_more:
                 self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
-                effects.append(ReadDue(half, until, room))
+                effects.append(ReadDue(half, until, room, full))
+                if full and self._sharing is not None:
+                    self._sharing.holds.begin(full, half, now, self._clock.now())
         if self._waiting.begin(now, takes_more=takes_more):
-            effects.append(ReadWaiting(shards, self._clock.now(), self._limits.batch))
+            effects.append(ReadWaiting(shards, self._clock.now(), self._batch(), full))
         effects += self._upkeep.begin(shards, now)
         return effects
 
+    def _batch(self) -> int:
+        """How many fires are read at once."""
+        return self._limits.batch if self._sharing is None else min(self._limits.batch, self._sharing.batch)
+
+    def _full(self, now: float) -> frozenset[int]:
+        """Tenants that have enough here. What waits of one that has no longer is looked for."""
+        if self._sharing is None:
+            return frozenset()
+        before, full = self._sharing.full(now)
+        if before - full:
+            self._waiting.soon(now)
+        return full
+
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due_read(self, effect: ReadDue, jobs: Sequence[DueJob]) -> list[Effect]:
+    def due_read(self, effect: ReadDue, found: Due) -> list[Effect]:
         """Plans a claim for the jobs of the shards that are still ours."""
         shards = self._staying
-        mine = [job for job in jobs if job.work.shard in shards]
+        mine = [job for job in found.jobs if job.work.shard in shards]
         now = self._clock.monotonic()
         if not mine or not self._may_act(now):
             self._looks.succeed(effect.shards, now)
+            if self._sharing is not None and not mine:
+                self._sharing.nothing_due(effect, found)
             return []
-        plans = plan_jobs(mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit)
-        if len(jobs) > effect.limit // 2 or len(plans) < len(mine):
+        held = NONE if self._sharing is None else self._sharing.holds.since
+        plans = plan_jobs(
+            mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit, held=held
+        )
+        if len(found.jobs) > effect.limit // 2 or len(plans) < len(mine):
             self._looks.expect_more(effect.shards)
+        if self._sharing is not None:
+            self._sharing.planned(effect, found, mine, plans)
         epochs = self._marks.epochs({plan.due.work.shard for plan in plans})
         self._outstanding.numbering.append(epochs)
         return [Claim(epochs, plans, effect.shards)]
@@ -239,6 +318,8 @@ class Engine:
         """``fences`` has the fires that are now claimed; every other number of the plan has no claimed row."""
         self._looks.succeed(effect.looked_at, self._clock.monotonic())
         self._outstanding.numbering.remove(effect.epochs)
+        if self._sharing is not None:
+            self._sharing.holds.claimed(effect.looked_at)
         for plan in effect.plans:
             for row in plan.rows:
                 fire = row.fire
@@ -253,9 +334,12 @@ class Engine:
 
     def waiting_read(self, found: Waiting) -> list[Effect]:
         shards, now = self._staying, self._clock.monotonic()
-        mine = self._waiting.admitted([fire for fire in found.fires if fire.work.shard in shards], now)
-        if mine and self._may_act(now):
-            return [Release(self._numbered_anew(mine), mine)]
+        if self._may_act(now):
+            mine = self._waiting.admitted([fire for fire in found.fires if fire.work.shard in shards], now)
+            if self._sharing is not None:
+                mine = self._sharing.turns.found(mine, now)
+            if mine:
+                return [Release(self._numbered_anew(mine), mine)]
         if found.fires:
             self._waiting.end()
         else:
@@ -271,9 +355,10 @@ class Engine:
         return epochs
 
     def released(self, effect: Release, ids: Collection[UUID]) -> list[Effect]:
-        self._waiting.end()
-        if len(effect.fires) >= self._limits.batch:
-            self._waiting.now()
+        if not effect.is_turn:
+            self._waiting.end()
+            if len(effect.fires) >= self._batch():
+                self._waiting.now()
         self._await_written(effect, ids)
         return []
 
@@ -286,6 +371,8 @@ class Engine:
                     self._wheel.add(fire)
                 else:
                     self._marks.done(fire)
+                    if self._sharing is not None:
+                        self._sharing.turns.gone(fire, self._clock.monotonic())
 
     # -- what is not acquired -----------------------------------------------------------------------------------
 
@@ -323,6 +410,49 @@ class Engine:
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
         return self._dispatch.published(outcomes)
+
+    # -- shares and limits (where there are any) ------------------------------------------------------------------
+
+    def set_terms(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> list[Effect]:
+        """Of all tenants, as they are now; before they are known nothing goes. ``guarded``: tasks that acquire."""
+        if self._sharing is not None:
+            self._sharing.turns.terms.set(terms, guarded)
+        return []
+
+    def reported(self, reports: Sequence[Report]) -> list[Effect]:
+        """What each worker said last; asked about twice a second."""
+        if self._sharing is not None:
+            self._sharing.reported(reports, self._clock.monotonic())
+        return []
+
+    def admitted(self, effect: Admit, answers: Sequence[Refusal | None]) -> list[Effect]:
+        """In the order of what was asked for; None: it may go."""
+        assert self._sharing is not None
+        now = self._clock.monotonic()
+        fires = self._sharing.turns.admitted(effect.asked, answers, now)
+        if self._may_act(now):
+            return self._dispatch.send(fires)
+        self._dispatch.send_later(fires)
+        return []
+
+    def runs_seen(self, effect: LookAtRuns, runs: Sequence[RunSeen]) -> list[Effect]:  # noqa: ARG002
+        assert self._sharing is not None
+        self._sharing.runs_seen(runs, self._clock.monotonic())
+        return []
+
+    def holds_written(self) -> list[Effect]:
+        assert self._sharing is not None
+        self._sharing.holds.written()
+        return []
+
+    def exchanged(self, settled: Sequence[Settled]) -> list[Effect]:
+        assert self._sharing is not None
+        self._sharing.exchanged(settled, self._clock.monotonic())
+        return []
+
+    def standings(self) -> list[TenantStanding]:
+        """How the lanes of all tenants stand here. What they count is since the last call."""
+        return [] if self._sharing is None else self._sharing.turns.told(self._clock.monotonic())
 
     @property
     def confirmed(self) -> int:

@@ -2,12 +2,13 @@
 
 ::
 
-    look ─┬─ something is due ─> Release ─> look again after WAIT_S, and at once behind a full batch
+    look ─┬─ something is due ─> Release ─> look again after ten times as long as it took, at once behind a full batch
           └─ nothing is ────────────────> look again when the next will be, and after REST_S at the latest
 
-A look costs the more the more tenants have something waiting; so none is made while the last one says that it is too
-early. What comes due sooner than that is hinted by whoever wrote it, or was parked by us; REST_S is for hints that are
-lost, and for what others write for later.
+A look costs the more the more tenants have something waiting, so looks take a tenth of the time at most; but what comes
+back by the thousand should not come in lumps of a quarter of a second's worth. And none is made while the last one says
+that it is too early. What comes due sooner than that is hinted by whoever wrote it, or was parked by us; REST_S is for
+hints that are lost, and for what others write for later.
 
 Does not do: read or number fires.
 """
@@ -24,7 +25,8 @@ from scheduling.core.fire import Fire
 from scheduling.core.gates import Gates, lane_of
 from scheduling.core.outstanding import Outstanding
 
-WAIT_S = 0.25
+SOONEST_S, WAIT_S = 0.05, 0.25
+PART = 10  # of the time, at most, is spent on looks
 REST_S = 1.0
 HINTED_S = 2.0  # of job time: what is due within is hinted
 MARGIN_S = 0.001  # not to be there a moment too early
@@ -49,12 +51,16 @@ class WaitingLooks:
     def __init__(self, clock: Clock, outstanding: Outstanding, gates: Gates, *, backlog: int) -> None:
         self._clock, self._outstanding, self._gates = clock, outstanding, gates
         self._backlog = backlog
-        self._at = 0.0
+        self._at = self._began = 0.0
         self._is_under_way = False
 
     def now(self) -> None:
         """Something became due: look as soon as can be."""
         self._at = 0.0
+
+    def soon(self, now: float) -> None:
+        """Something may be let in that was left out before."""
+        self._at = min(self._at, now + SOONEST_S)
 
     def by(self, at: datetime) -> None:
         """Something will be due at this job time."""
@@ -68,13 +74,17 @@ class WaitingLooks:
         """Whether to look now."""
         if now < self.next_at():
             return False
-        self._at = now + WAIT_S
+        self._at = inf if takes_more else now + WAIT_S
+        self._began = now
         self._is_under_way = takes_more
         return takes_more
 
     def end(self) -> None:
-        """It is over, well or not."""
-        self._is_under_way = False
+        """It is over, well or not. A hint that came meanwhile stands."""
+        if self._is_under_way:
+            self._is_under_way = False
+            now = self._clock.monotonic()
+            self._at = min(self._at, now + min(max(PART * (now - self._began), SOONEST_S), WAIT_S))
 
     def rest(self, next_at: datetime | None, now: float) -> None:
         """It is over, and found nothing: what comes next is due at this job time. A hint that came meanwhile stands."""

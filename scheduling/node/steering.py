@@ -17,7 +17,18 @@ from math import inf
 
 from scheduling.coordination.port import Assignment
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Effect, HandOver, LookAtQueues, Publish, Redrive, TakeAgain
+from scheduling.core.effects import (
+    Admit,
+    Effect,
+    Exchange,
+    HandOver,
+    Keep,
+    LetGo,
+    LookAtQueues,
+    Publish,
+    Redrive,
+    TakeAgain,
+)
 from scheduling.core.engine import Engine
 from scheduling.core.fire import Fire
 from scheduling.node.storekeeper import Order, Report, Take
@@ -27,8 +38,8 @@ PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to t
 
 
 class Steering:
-    """``publish``, ``order``, ``look`` (at the queues of fires) and ``redrive`` (at this job time) return at once.
-    ``release`` tells the coordinator that shards were drained, and calls its second argument afterwards, in the
+    """``publish``, ``order``, ``look`` (at the queues of fires), ``redrive`` (at this job time), ``limits`` (do they let
+    these go?) and ``exchange`` (with other nodes) return at once. ``release`` tells the coordinator that shards were drained, and calls its second argument afterwards, in the
     engine's thread, whether or not it could be told; ``renew_soon`` asks for an assignment.
     """
 
@@ -43,10 +54,14 @@ class Steering:
         renew_soon: Callable[[], None],
         look: Callable[[Sequence[Fire]], None] | None = None,
         redrive: Callable[[datetime], object] = lambda _: None,
+        limits: Callable[[Admit | LetGo | Keep], None] | None = None,
+        exchange: Callable[[Exchange], None] | None = None,
     ) -> None:
         self._engine, self._clock = engine, clock
         self._look = look or (lambda _: self.carry_out(engine.queues_seen(())))
         self._redrive = redrive
+        self._ask_limits = limits or _nobody
+        self._exchange = exchange or _nobody
         self._publish, self._order, self._tell_released, self._renew_soon = publish, order, release, renew_soon
         self._taking: set[int] = set()
         self._releasing: set[int] = set()
@@ -62,6 +77,10 @@ class Steering:
                     self._look(fires)
                 case Redrive(now):
                     self._redrive(now)
+                case Admit() | LetGo() | Keep():
+                    self._ask_limits(effect)
+                case Exchange():
+                    self._exchange(effect)
                 case TakeAgain(shards):
                     self._take_again(shards)
                 case HandOver(shards):
@@ -118,3 +137,8 @@ class Steering:
 
     def _released(self, shards: frozenset[int]) -> None:
         self._releasing -= shards
+
+
+def _nobody(effect: Effect) -> None:
+    """Of an engine without limits, and without others to share with."""
+    raise AssertionError(f"nobody carries out {type(effect).__name__}")

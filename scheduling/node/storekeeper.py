@@ -163,14 +163,12 @@ class Storekeeper:
                     logger.info("dropped the expired history %s", day)
         return None
 
-    def _read(
-        self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted | ReadHeld | LookAtRuns
-    ) -> Event:
+    def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted | ReadHeld | LookAtRuns) -> Event:
         store, engine = self._store, self._engine
         match order:
             case ReadDue(shards, until, limit):
                 due = store.due(shards, until=until, limit=limit)
-                return lambda: engine.due_read(order, due.jobs)
+                return lambda: engine.due_read(order, due)
             case ReadWaiting(shards, now, limit):
                 waiting = store.waiting(shards, now=now, limit=limit)
                 return lambda: engine.waiting_read(waiting)

@@ -25,7 +25,7 @@ from scheduling.core.planning import DueJob
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, job_id, make_due, make_fire, make_work
-from tests.engine_desk import Desk, of, one, published
+from tests.engine_desk import Desk, of, one, published, saw
 
 
 def due(number: int = 1, at_s: float = 0.0, **work: object) -> DueJob:
@@ -84,7 +84,8 @@ def test_what_was_read_before_the_lease_ran_out_is_not_claimed_after_it() -> Non
     effects = desk.pass_time()
     desk.engine.lease_until = 0.5
     desk.clock.advance(1)
-    assert desk.engine.due_read(one(ReadDue, effects), [due()]) == []
+    read = one(ReadDue, effects)
+    assert desk.engine.due_read(read, saw(read, due())) == []
     assert desk.engine.waiting_read(Waiting([make_fire(seq=0, epoch=0)])) == []
     desk.engine.lease_until = 100.0
     assert of(ReadDue, desk.pass_time()), "it looks again"
@@ -114,7 +115,8 @@ def test_a_fire_that_waited_too_long_for_its_first_publication_meets_its_misfire
 
 def test_a_claim_that_is_refused_for_a_job_settles_its_number() -> None:
     desk = Desk()
-    claim = one(Claim, desk.engine.due_read(one(ReadDue, desk.pass_time()), [due(1), due(2)]))
+    read = one(ReadDue, desk.pass_time())
+    claim = one(Claim, desk.engine.due_read(read, saw(read, due(1), due(2))))
     kept, changed = (plan.rows[0].fire for plan in claim.plans)
     desk.engine.claimed(claim, {kept.id: 4})
     assert kept.fence == 4
@@ -336,7 +338,7 @@ def test_latency_is_confirmed_minus_due_in_real_time_and_leaves_retries_out() ->
 def test_more_is_looked_for_at_once_while_there_may_be_more() -> None:
     desk = Desk(batch=4, poll_s=60)
     read = one(ReadDue, desk.pass_time())
-    claim = one(Claim, desk.engine.due_read(read, [due(n) for n in range(3)]))
+    claim = one(Claim, desk.engine.due_read(read, saw(read, *(due(n) for n in range(3)))))
     assert of(ReadDue, desk.pass_time()) == [], "one claim at a time"
     desk.engine.claimed(claim, {})
     assert of(ReadDue, desk.pass_time()) != []
@@ -344,7 +346,8 @@ def test_more_is_looked_for_at_once_while_there_may_be_more() -> None:
 
 def test_a_hint_does_not_wait_for_the_poll() -> None:
     desk = Desk(poll_s=60)
-    desk.engine.due_read(one(ReadDue, desk.pass_time()), [])
+    read = one(ReadDue, desk.pass_time())
+    desk.engine.due_read(read, saw(read))
     assert of(ReadDue, desk.run(1)) == []
     desk.engine.look_now()
     assert desk.engine.next_wake() <= desk.clock.monotonic()

@@ -45,7 +45,7 @@ from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_fire, make_work
-from tests.engine_desk import LIMITS
+from tests.engine_desk import LIMITS, saw
 
 UPKEEP = (Reap, Promote, Expire, Redrive)  # nobody waits for an answer
 SHARDS = (1, 2)
@@ -238,7 +238,7 @@ class World:
                 overlap = OverlapPolicy.BUFFER_ONE if number % 3 else OverlapPolicy.ALLOW
                 work = make_work(number, shard=SHARDS[number % 2], tenant_id=number % 2, overlap=overlap)
                 jobs.append(make_due(work, at, schedule=every(0.5 * self.clock.speed, anchor=NOON)))
-        return self.engine.due_read(read, jobs[: read.limit])
+        return self.engine.due_read(read, saw(read, *jobs[: read.limit]))
 
     def _claimed(self, claim: Claim) -> list[Effect]:
         fences = {}

@@ -23,7 +23,7 @@ from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_fire, make_work
 from tests.core.test_engine_ownership import claiming, due
-from tests.engine_desk import Desk, of, one, published
+from tests.engine_desk import Desk, of, one, published, saw
 
 ALMOST_S = HAND_OVER_S - 0.01
 
@@ -84,7 +84,7 @@ def test_a_look_under_way_finds_nothing_for_a_shard_that_leaves() -> None:
     read = one(ReadDue, desk.pass_time())
     desk.engine.hand_over([1])
     assert handed_over(desk.pass_time()) == {1}, "a look is no write: it is not waited for"
-    claim = one(Claim, desk.engine.due_read(read, [due(1, shard=1), due(2, shard=3)]))
+    claim = one(Claim, desk.engine.due_read(read, saw(read, due(1, shard=1), due(2, shard=3))))
     assert claim.epochs == {3: 1}
 
 

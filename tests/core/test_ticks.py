@@ -8,7 +8,7 @@ from scheduling.core.effects import Claim, ReadDue
 from scheduling.core.ticks import Ticks
 from scheduling.testing.clock import NOON
 from tests.claims import make_due, make_work
-from tests.engine_desk import Desk, of, one
+from tests.engine_desk import Desk, of, one, saw
 
 SHARDS = frozenset({1, 2, 3})
 
@@ -28,7 +28,7 @@ def silent(desk: Desk) -> list[int]:
 def claim_of_shard_1(desk: Desk) -> Claim:
     """A look at each half; that of shard 1 has found a job."""
     odd = next(read for read in of(ReadDue, desk.pass_time()) if 1 in read.shards)
-    return one(Claim, desk.engine.due_read(odd, [make_due(make_work(1), NOON)]))
+    return one(Claim, desk.engine.due_read(odd, saw(odd, make_due(make_work(1), NOON))))
 
 
 def test_looks_that_find_nothing_are_ticks(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from scheduling.core.fire import OverlapPolicy
 from scheduling.core.gates import Gates
 from scheduling.core.outstanding import Outstanding
 from scheduling.core.overlap import Predecessors
-from scheduling.core.waiting import REST_S, WAIT_S, Waiting, WaitingLooks
+from scheduling.core.waiting import REST_S, SOONEST_S, WAIT_S, Waiting, WaitingLooks
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import Desk, of, one
@@ -41,13 +41,15 @@ def test_it_looks_as_soon_as_the_next_is_due() -> None:
 def test_what_is_due_soon_is_no_reason_to_look_all_the_time() -> None:
     desk = looked()
     desk.engine.waiting_read(Waiting([], NOON + SECOND * 0.01))
-    assert (looks(desk, WAIT_S - 0.01), looks(desk, 0.02)) == (0, 1)
+    assert (looks(desk, SOONEST_S - 0.01), looks(desk, 0.02)) == (0, 1)
 
 
-def test_while_something_is_found_it_looks_four_times_a_second() -> None:
+@pytest.mark.parametrize(("took_s", "after_s"), [(0.0, SOONEST_S), (0.01, 0.1), (0.5, WAIT_S)])
+def test_while_something_is_found_looks_take_a_tenth_of_the_time(took_s: float, after_s: float) -> None:
     desk = looked()
+    desk.clock.advance(took_s)
     desk.engine.waiting_read(Waiting([make_fire(make_work(1, shard=2), seq=0)]))
-    assert (looks(desk, WAIT_S - 0.01), looks(desk, 0.02)) == (0, 1)
+    assert (looks(desk, after_s - 0.005), looks(desk, 0.01)) == (0, 1)
 
 
 def test_a_hint_that_comes_during_a_look_stands() -> None:
@@ -67,7 +69,7 @@ def test_what_it_has_parked_is_looked_for_when_its_time_comes() -> None:
     assert (looks(desk, 0.49), looks(desk, 0.02)) == (0, 1)
 
 
-@pytest.mark.parametrize(("speed", "rest_s"), [(1.0, REST_S), (4.0, 0.5), (1440.0, WAIT_S)])
+@pytest.mark.parametrize(("speed", "rest_s"), [(1.0, REST_S), (4.0, 0.5), (1440.0, SOONEST_S)])
 def test_in_a_time_lapse_it_rests_no_longer_than_hints_reach(speed: float, rest_s: float) -> None:
     """What is due within two seconds of job time is hinted."""
     waiting = WaitingLooks(ManualClock(speed=speed), Outstanding(), Gates(), backlog=10)

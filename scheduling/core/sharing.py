@@ -1,0 +1,323 @@
+"""What a node does so that every tenant gets its share: beside the turns themselves (``fair_turns``) the looks at what
+is in flight, the depth of lanes, the exchange with other nodes, and the holds of tenants that have enough under way.
+
+::
+
+    workers' reports ─> depth ─> what each lane may take of it ─> Exchange ─> places of this node ─> turns ─> Publish, …
+    LookAtRuns ─> runs_seen ─> places are free
+    full tenants ─> left out of looks for due jobs ─> Hold
+
+Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
+
+from fairness.core.depth import Depth, Report
+from fairness.core.exchange import Settled, Told
+from fairness.core.lanes import LaneLoad, Lanes
+from fairness.core.node import UNIT
+from scheduling.core.clock import Clock
+from scheduling.core.dispatch import Dispatch
+from scheduling.core.due import Due, DueJob
+from scheduling.core.effects import (
+    Claim,
+    Effect,
+    Epochs,
+    Exchange,
+    Hold,
+    Keep,
+    LetGo,
+    LookAtRuns,
+    ReadDue,
+    ReadHeld,
+    Release,
+    Settlement,
+    StoreEffect,
+)
+from scheduling.core.fair_turns import FairTurns
+from scheduling.core.fire import Fire, State
+from scheduling.core.gates import BROKER, Gates
+from scheduling.core.holds import Holds, still_due
+from scheduling.core.marks import Marks
+from scheduling.core.plans import JobPlan
+from scheduling.core.run_looks import RunLooks
+from scheduling.core.runs import Held, RunSeen
+
+AT_ONCE = 1000  # turns, and fires that are stored
+STORED_S = 30.0  # until what is stored is looked for again, if its turn has not come before
+LONGEST_S = 300.0  # however far off its gate opens: terms change, and so do owners
+SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
+KEEP_S = 5.0
+FULL_S = 0.05  # for so long it is known who is full
+AGAIN_S = 0.5  # after a read that failed
+LEAST, MOST = 100, 1_000_000  # fires in one read
+
+
+class Sharing:
+    """The engine's. One thread owns it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        turns: FairTurns,
+        *,
+        marks: Marks,
+        gates: Gates,
+        dispatch: Dispatch,
+        number: Callable[[Sequence[Fire]], Epochs],
+    ) -> None:
+        self._clock, self.turns, self._dispatch = clock, turns, dispatch
+        self._marks, self._gates, self._number = marks, gates, number
+        self.holds = Holds()
+        self._looks = RunLooks()
+        self._depth, self._lanes = Depth(), Lanes()
+        self._exchange_at = 0.0
+        self._is_exchanging = False
+        self._told_nothing = True  # that it has anything waiting or in flight
+        self._of_all: dict[str, Settled] = {}  # the last answer
+        self._keep_at = 0.0
+        self._reading: dict[int, ReadHeld | None] = {}  # shards that are not to be touched yet; None: to be read again
+        self._recovered: dict[int, list[Fire]] = {}
+        self._read_at = inf
+        self._full_at, self._full = -inf, frozenset[int]()
+
+    # -- shards ------------------------------------------------------------------------------------------------
+
+    @property
+    def untouched(self) -> Collection[int]:
+        """Shards of which it is not known yet what they have with the workers."""
+        return self._reading.keys()
+
+    def take(self, shards: Collection[int], recovered: Iterable[Fire]) -> list[Effect]:
+        for shard in shards:
+            self._recovered[shard] = []
+        for fire in recovered:
+            self._recovered[fire.work.shard].append(fire)
+        return self._read(shards)
+
+    def _read(self, shards: Collection[int]) -> list[Effect]:
+        if not shards:
+            return []
+        effect = ReadHeld(frozenset(shards))
+        self._reading |= dict.fromkeys(shards, effect)
+        return [effect]
+
+    def held_read(self, effect: ReadHeld, held: Held, now: float) -> tuple[list[Fire], list[Effect]]:
+        """Returns what was recovered of these shards, which may go on now."""
+        known = [shard for shard in effect.shards if self._reading.get(shard) is effect]
+        self.turns.held([one for one in held.in_flight if one.fire.work.shard in known], now)
+        self.holds.known({key: since for key, since in held.since.items() if key[1] in known})
+        recovered: list[Fire] = []
+        for shard in known:
+            del self._reading[shard]
+            recovered += self._recovered.pop(shard)
+        self._keep_at = 0.0
+        return recovered, self._keep(now)
+
+    def held_not_read(self, effect: ReadHeld, now: float) -> None:
+        for shard in effect.shards:
+            if self._reading.get(shard) is effect:
+                self._reading[shard] = None
+        self._read_at = now + AGAIN_S
+
+    def drop(self, shards: Collection[int]) -> None:
+        self.turns.drop(shards, self._clock.monotonic())
+        self.holds.drop(shards)
+        self._forget(shards)
+
+    def leave(self, shards: Collection[int]) -> None:
+        """Nothing of these begins any more."""
+        self.turns.leave(shards, self._clock.monotonic())
+        self._forget(shards)
+
+    def _forget(self, shards: Collection[int]) -> None:
+        for shard in shards:
+            self._reading.pop(shard, None)
+            self._recovered.pop(shard, None)
+
+    # -- what others say ---------------------------------------------------------------------------------------
+
+    def reported(self, reports: Sequence[Report], now: float) -> None:
+        """What each worker said last."""
+        if not self.turns.limits.bounds_lanes:
+            return
+        self._depth.look(
+            now,
+            reports,
+            is_ready=any(self.turns.is_ready(lane) for lane in self.turns.rooms),
+            round_trip_s=self.turns.round_trip_s + self._looks.every_s,
+            in_flight=self._in_flight_of_all(),
+        )
+        self.turns.queue.capacity = float(self._depth.slots)
+        self._open_lanes(now)
+
+    def _in_flight_of_all(self) -> int:
+        return sum(self._load(lane).in_flight for lane in self.turns.rooms)
+
+    def _load(self, lane: str) -> LaneLoad:
+        """Of all nodes, as they have told, and of this one as it is now."""
+        room, of_all = self.turns.rooms[lane], self._of_all.get(lane)
+        if of_all is None:
+            return LaneLoad(room.in_flight, room.waiting)
+        return LaneLoad(max(room.in_flight, of_all.in_flight), max(room.waiting, of_all.wants))
+
+    def _open_lanes(self, now: float) -> None:
+        """Of the depth each lane may have what the other leaves it."""
+        if not self.turns.limits.exchanges:
+            for lane, depth in self._depths(now).items():
+                self.turns.set_room(lane, depth)
+        elif self._depth.depth is not None:
+            for lane, room in self.turns.rooms.items():
+                if room.limit is None:  # until the others have said how many places are ours
+                    self.turns.set_room(lane, 0)
+
+    def _depths(self, now: float) -> Mapping[str, int | None]:
+        if self._depth.depth is None:
+            return dict.fromkeys(self.turns.rooms)
+        return self._lanes.depths(now, self._depth.depth, {lane: self._load(lane) for lane in self.turns.rooms})
+
+    def exchanged(self, settled: Iterable[Settled], now: float) -> None:
+        """How many places this node has, and what all nodes have charged to whom."""
+        self._is_exchanging = False
+        self._exchange_at = now + (SOON_S if self.turns.waiting else LATER_S)
+        for one in settled:
+            if one.is_shared:
+                self._of_all[one.lane] = one
+                self.turns.queue.adopt(one.lane, one.tags, one.virtual_time)
+            else:
+                self._of_all.pop(one.lane, None)
+            self.turns.set_room(one.lane, 0 if self._told_nothing else one.places)
+
+    def runs_seen(self, runs: Iterable[RunSeen], now: float) -> None:
+        self.turns.seen(runs, now)
+        self.looked(now)
+
+    def looked(self, now: float) -> None:
+        """A look at what is in flight is over, well or not."""
+        self._looks.end(now, does_anybody_wait=self.turns.waiting > 0)
+
+    # -- full tenants ------------------------------------------------------------------------------------------
+
+    def full(self, now: float) -> tuple[frozenset[int], frozenset[int]]:
+        """Tenants of which more waits here than they are served in about a second: when it was asked last, and now."""
+        before = self._full
+        if self._full_at + FULL_S <= now:
+            self._full_at, self._full = now, self.turns.standings.full(now)
+        return before, self._full
+
+    @property
+    def batch(self) -> int:
+        """How many fires to read at once: what is read and cannot go within a second is stored again."""
+        if any(room.limit is None for room in self.turns.rooms.values()):
+            return MOST
+        return max(LEAST, self.turns.granted_in_a_second(self._clock.monotonic()) // 2)
+
+    def nothing_due(self, effect: ReadDue, found: Due) -> None:
+        self.holds.looked(effect, found, ())
+        self.holds.claimed(effect.shards)
+
+    def planned(self, effect: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
+        """A look's claim is under way."""
+        if self.holds.since:
+            planned = {plan.due.work.job_id for plan in plans}
+            left = [(job.work.tenant_id, job.work.shard) for job in jobs if job.work.job_id not in planned]
+            self.holds.looked(effect, found, [*left, *still_due(plans, self._clock.now())])
+
+    def failed(self, effect: StoreEffect, now: float) -> None:
+        match effect:
+            case Claim(looked_at=shards):
+                self.holds.not_claimed(shards)
+            case LookAtRuns():
+                self.looked(now)
+            case Hold():
+                self.holds.not_written(effect, now)
+            case ReadHeld():
+                self.held_not_read(effect, now)
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def next_at(self, *, may_act: bool) -> float:
+        wakes = [self._looks.next_at(is_anything_in_flight=self.turns.has_in_flight)]
+        if self.turns.has_freed:
+            wakes.append(0.0)
+        if may_act:
+            wakes += [self.turns.next_at(), self.holds.next_at(), self._exchanges_at()]
+            if self.turns.is_limited:
+                wakes.append(self._keep_at)
+            if None in self._reading.values():
+                wakes.append(self._read_at)
+        return min(wakes)
+
+    def advance(self, now: float, *, may_act: bool) -> list[Effect]:
+        effects: list[Effect] = []
+        self.turns.broker_opens_at = self._gates.opens_at(BROKER)
+        if may_act:
+            called = self.turns.call(now, AT_ONCE)
+            effects += self._dispatch.send(called.publish)
+            if called.release:
+                effects.append(Release(self._number(called.release), called.release, is_turn=True))
+            effects += self._dispatch.settle(
+                [self._stored(*overdue, now) for overdue in self.turns.overdue(now, AT_ONCE)]
+            )
+        freed = self.turns.freed()  # before anybody is asked for
+        if freed.over:
+            effects.append(LetGo(freed.over))
+        if freed.unspent:
+            effects.append(LetGo(freed.unspent, unspent=True))
+        if may_act:
+            effects += self._keep(now)
+            effects += self.turns.to_admit()
+            effects += self.holds.write(now, self._marks.epochs(self._marks.shards))
+            effects += self._exchange(now)
+            if None in self._reading.values() and now >= self._read_at:
+                effects += self._read([shard for shard, effect in self._reading.items() if effect is None])
+        if fires := self._looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
+            effects.append(LookAtRuns(fires))
+        return effects
+
+    def _stored(self, fire: Fire, reason: str, until: float, now: float) -> Settlement:
+        after_s = min(max(STORED_S, until - now), LONGEST_S) if until < inf else STORED_S
+        return Settlement(fire, State.PARKED, reason, self._clock.job_time(now + after_s))
+
+    def _keep(self, now: float) -> list[Effect]:
+        if not self.turns.is_limited or now < self._keep_at:
+            return []
+        self._keep_at = now + KEEP_S
+        return [Keep(self.turns.kept())]
+
+    def _exchanges_at(self) -> float:
+        if self._is_exchanging or self._depth.depth is None or not self.turns.limits.exchanges:
+            return inf
+        if self._is_at_rest:
+            return inf if self._told_nothing else self._exchange_at
+        return 0.0 if self._told_nothing else self._exchange_at
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return not self.turns.waiting and not any(room.in_flight for room in self.turns.rooms.values())
+
+    def _exchange(self, now: float) -> list[Effect]:
+        if now < self._exchanges_at():
+            return []
+        self._is_exchanging = True
+        self._told_nothing = self._is_at_rest
+        depths = self._depths(now)
+        return [Exchange([self._told(lane, depths[lane] or 0) for lane in self.turns.rooms])]
+
+    def _told(self, lane: str, depth: int) -> Told:
+        """Until the answer no more is in flight than we tell."""
+        queue, room = self.turns.queue, self.turns.rooms[lane]
+        self.turns.set_room(lane, room.in_flight)
+        rows = queue.rows(lane)
+        return Told(
+            lane,
+            queue.charges(lane),
+            rows,
+            queue.virtual_time((lane,)) / UNIT,
+            room.in_flight,
+            room.waiting if rows else 0,
+            depth,
+        )

@@ -1,0 +1,109 @@
+"""Tenants' terms where turns are given: weights in the fair queue, and what has to be asked for before one goes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from fairness.core.admission import Refusal, Request, request_of
+from fairness.core.fair_queue import FairQueue
+from fairness.core.terms import BoundKey, Terms
+from scheduling.core.fire import Lane
+from scheduling.core.turn import Path, TenantLane, Turn
+from scheduling.core.turn_gates import Asking
+
+ASK_AGAIN_S = 1.0  # of a cap, where nobody is seen to leave
+LANES = tuple(lane.value for lane in Lane)
+
+
+class TenantTerms:
+    """Nothing is known before ``set``. Times are monotonic seconds. One thread owns it."""
+
+    def __init__(self, queue: FairQueue[Turn]) -> None:
+        self._queue = queue
+        self.is_known = False
+        self.guarded: Collection[str] = frozenset()
+        self._terms: Mapping[int, Terms] = {}
+        self.asking: dict[int, Asking] = {}  # by limited tenant
+        self._is_asked: dict[Path, bool] = {}
+        self._waited_for: set[BoundKey] = set()  # caps under which somebody has to leave
+
+    def set(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> None:
+        """Of all tenants, as they are now; and which tasks acquire their fires, so that their end is seen."""
+        before, self._terms = self._terms, terms
+        self.guarded, self.is_known = guarded, True
+        self._is_asked.clear()
+        for tenant, new in terms.items():
+            if (old := before.get(tenant)) == new:
+                continue
+            for lane in LANES:
+                if new.weight_in(lane) != (1.0 if old is None else old.weight_in(lane)):
+                    self._queue.set_weight((lane, tenant), new.weight_in(lane))
+            self._limit(tenant, is_limited=new.is_limited)
+            if old is not None:
+                self._ask_again(tenant, [*old.bounds, *new.bounds])
+        for tenant in before.keys() - terms.keys():
+            self._limit(tenant, is_limited=False)
+            self._ask_again(tenant, before[tenant].bounds)
+
+    def _limit(self, tenant: int, *, is_limited: bool) -> None:
+        if is_limited and tenant not in self.asking:
+            self.asking[tenant] = gate = Asking()
+            for lane in LANES:
+                self._queue.set_gates((lane, tenant), [gate])
+        elif not is_limited and self.asking.pop(tenant, None) is not None:
+            for lane in LANES:
+                self._queue.set_gates((lane, tenant), [])
+
+    def _ask_again(self, tenant: int, parts: Collection[tuple[str, str]]) -> None:
+        """Its terms have changed: whatever they held may go now."""
+        for lane, task in {("", ""), *parts}:
+            self._unpark((tenant, lane, task))
+
+    def weight(self, key: TenantLane) -> float:
+        terms = self._terms.get(key[1])
+        return 1.0 if terms is None else terms.weight_in(key[0])
+
+    def is_asked_for(self, path: Path) -> bool:
+        """Whether anything limits this task of this tenant in this lane."""
+        if path[1] not in self.asking:
+            return False
+        found = self._is_asked.get(path)
+        if found is None:
+            terms = self._terms[path[1]]
+            found = self._is_asked[path] = bool(terms.bounds_of(path[0], path[2])) or terms.daily_fires is not None
+        return found
+
+    def request(self, turn: Turn) -> Request:
+        lane, tenant, task = turn.path
+        return request_of(str(turn.fire.id), self._terms[tenant], lane=lane, task=task)
+
+    def park(self, refusal: Refusal, now: float) -> None:
+        """Whatever this limit holds waits until the time that it named, or until somebody leaves."""
+        if refusal.after_s is None:
+            self._waited_for.add(refusal.key)
+        until = now + (ASK_AGAIN_S if refusal.after_s is None else refusal.after_s)
+        for path in _paths(refusal.key):
+            self._queue.park(path, until, refusal.reason)
+
+    def left(self, request: Request) -> None:
+        """A place is free: whoever waits for it asks again."""
+        for key, _ in request.bounds if self._waited_for else ():
+            if key in self._waited_for:
+                self._waited_for.discard(key)
+                self._unpark(key)
+
+    def _unpark(self, key: BoundKey) -> None:
+        for path in _paths(key):
+            self._queue.unpark(path)
+
+
+def _paths(key: BoundKey) -> Iterator[tuple[Any, ...]]:
+    tenant, lane, task = key
+    for each in [lane] if lane else LANES:
+        yield (each, tenant, task) if task else (each, tenant)
+
+
+def is_capped(request: Request) -> bool:
+    """Whether it holds a place until it is over."""
+    return any(bound.max_in_flight is not None for _, bound in request.bounds)
