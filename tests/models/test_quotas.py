@@ -18,7 +18,7 @@ from tests.fires import make_fire
 
 pytestmark = pytest.mark.django_db
 
-COLUMNS = ", ".join(field.column for field in Job._meta.concrete_fields if field.column != "id")
+COLUMNS = ", ".join(str(field.column) for field in Job._meta.concrete_fields if field.column != "id")
 
 
 def tenant(max_jobs: int | None = 2, slug: str = "acme") -> Tenant:
