@@ -233,9 +233,11 @@ class RunQueues:
         self._broker.release()
 
     def purge(self) -> None:
+        from fairness.models import TenantQueue
         from scheduling.core.fire import Lane
 
-        self._on_each("queue_purge", [Lane.BULK])  # where the benchmarks' jobs go
+        in_use = TenantQueue.objects.filter(lane=Lane.BULK)  # where the benchmarks' jobs go
+        self._on_each("queue_purge", in_use.values_list("name", flat=True))
 
     def purge_until(self, deadline: float, *, each_second: Callable[[], None] = lambda: None) -> None:
         """Empty them every second until ``deadline`` (monotonic)."""
@@ -246,20 +248,20 @@ class RunQueues:
 
     def delete(self) -> None:
         """Them, and what their declaration made beside them."""
+        from fairness.models import Tenant, TenantQueue
         from scheduling.core.fire import Lane
 
-        self._on_each("queue_delete", Lane)
+        in_use = set(TenantQueue.objects.values_list("name", flat=True))
+        slugs = Tenant.objects.values_list("slug", flat=True)  # a benchmark may have declared theirs itself
+        self._on_each("queue_delete", in_use | {self._plan.queue_name(slug, lane) for slug in slugs for lane in Lane})
         for lane in Lane:
             self._ask("queue_delete", self._plan.dead_letters(lane).queue)
         self._ask("queue_delete", f"{self._plan.prefix}.default")
         for name in (f"{self._plan.prefix}-dead", f"{self._plan.prefix}.default"):
             self._ask("exchange_delete", name)
 
-    def _on_each(self, verb: str, lanes: Iterable[Any]) -> None:
-        from fairness.models import Tenant
-
-        slugs = Tenant.objects.values_list("slug", flat=True)
-        for name in [self._plan.queue_name(slug, lane) for lane in lanes for slug in slugs]:
+    def _on_each(self, verb: str, names: Iterable[str]) -> None:
+        for name in names:
             self._ask(verb, name)
 
     def _ask(self, verb: str, name: str) -> None:

@@ -36,6 +36,11 @@ class Worker:
             start_new_session=True,
         )
 
+    @property
+    def pid(self) -> int:
+        """Of its main process."""
+        return self._process.pid
+
     def has(self, pid: int) -> bool:
         """Whether this is one of its processes."""
         with suppress(ProcessLookupError):

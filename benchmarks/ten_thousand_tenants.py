@@ -1,0 +1,183 @@
+"""Ten thousand tenants on one machine: how long until each has had its turn, and what queues and memory they cost.
+
+    python -m benchmarks.ten_thousand_tenants [--tenants 10000] [--seconds 60]
+
+Method: each tenant has a job that is due at T, the same for all, and one that recurs each minute from half a minute
+later on, evenly spread over the tenants. Scheduler nodes and one Celery worker (prefork) run as processes of their own,
+with the presets of the stop; the task takes ``--work-ms``. Of the first wave: the time from T until every tenant's run
+has begun, by the database's clock. Of the recurring jobs: (started − due) over ``--seconds``, once the wave is over.
+
+Queues are those of the rows, as the broker has them, with the dead letters. Memory is resident, of a node (the largest)
+and of the worker's main process. ``map_us`` is what a publisher pays to find a tenant's queue among them all. The last
+line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+import psutil
+import psycopg
+import redis
+
+from benchmarks.fair_measures import percentile
+from benchmarks.harness import await_owners, given_settings, installation, nodes, parser
+from benchmarks.workers import workers
+
+TASKS, TASK = "benchmarks.fair_shares_tasks", "bench.hold"
+REDIS = "redis://127.0.0.1:6379/9"  # of the benchmark alone: it is emptied
+CREATED_PER_S = 150  # tenants with their jobs, at least: T is chosen before they are made
+STARTS_S = 20.0  # nodes and worker, before T
+EVERY_S = 60
+PATIENCE_S = 240.0
+BEGUN = "SELECT count(DISTINCT tenant_id) FROM scheduling_fire WHERE started_at IS NOT NULL"
+LAST_BEGUN = """
+SELECT extract(epoch FROM max(f.first_at) - %s)::float8
+FROM (SELECT tenant_id, min(started_at) AS first_at FROM scheduling_fire GROUP BY tenant_id) f
+"""
+DELAYS = """
+SELECT extract(epoch FROM started_at - fire_at)::float8 FROM scheduling_fire
+WHERE fire_at >= %s AND fire_at < %s AND started_at IS NOT NULL
+"""
+UNSTARTED = "SELECT count(*) FROM scheduling_fire WHERE fire_at >= %s AND fire_at < %s AND started_at IS NULL"
+ROWS = "SELECT tenant_id IS NULL, count(*) FROM fairness_tenantqueue WHERE retired_at IS NULL GROUP BY 1"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.set_defaults(tenants=10_000)
+    arguments.add_argument("--seconds", type=float, default=60.0, help="of the recurring jobs")
+    arguments.add_argument("--slots", type=int, default=4)
+    arguments.add_argument("--work-ms", type=float, default=1.0)
+    arguments.add_argument("--redis", default=REDIS, help="emptied; none: each node by itself")
+    given = arguments.parse_args()
+    if given.redis:
+        redis.Redis.from_url(given.redis).flushdb()
+    with (
+        installation(given.amqp, {"REDIS_URL": given.redis} | given_settings(given.set)) as installed,
+        installed.connection() as connection,
+    ):
+        at, created_s = create(given.tenants, given.work_ms / 1000)
+        with (
+            nodes(given.nodes, given.log) as pids,
+            workers(1, concurrency=given.slots, include=TASKS, log=given.log) as (worker,),
+        ):
+            await_owners(connection, nodes=given.nodes)
+            figures = measure(given, connection, at)
+            figures |= {
+                "created_s": round(created_s, 1),
+                "queues": queues(given.amqp, connection),
+                "node_mib": round(max(psutil.Process(pid).memory_info().rss for pid in pids) / 2**20, 1),
+                "worker_mib": round(psutil.Process(worker.pid).memory_info().rss / 2**20, 1),
+                "map_us": map_us(given.tenants),
+            }
+        print(json.dumps(figures))
+
+
+def create(tenants: int, work_s: float) -> tuple[datetime, float]:
+    """Tenants and jobs; returns T, and how long that took."""
+    from fairness.models import Tenant
+    from scheduling.core.definition import JobDefinition
+    from scheduling.models import Job, JobClock
+
+    began = time.monotonic()
+    at = JobClock.objects.now() + timedelta(seconds=tenants / CREATED_PER_S + STARTS_S)
+    every, said = timedelta(seconds=EVERY_S), {"kwargs": {"work_s": work_s}}
+    Tenant.objects.bulk_create([Tenant(slug=f"bench-{number}") for number in range(tenants)])
+    for number, tenant in enumerate(Tenant.objects.filter(slug__startswith="bench-").order_by("pk")):
+        anchor = at + timedelta(seconds=EVERY_S / 2 + EVERY_S * number / tenants)
+        jobs = [
+            JobDefinition.once_job(TASK, at, name="once", **said),
+            JobDefinition.interval_job(TASK, every, anchor=anchor, start_at=anchor, name="again", **said),
+        ]
+        Job.objects.copy(jobs, tenant=tenant)
+    left_s = (at - JobClock.objects.now()).total_seconds()
+    if left_s < STARTS_S / 2:
+        raise SystemExit(f"--tenants {tenants}: only {left_s:.1f} s were left when they were made")
+    return at, time.monotonic() - began
+
+
+def measure(given: argparse.Namespace, connection: psycopg.Connection[Any], at: datetime) -> dict[str, Any]:
+    wait_until(connection, at)
+    deadline = time.monotonic() + PATIENCE_S
+    while _one(connection, BEGUN) < given.tenants:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{_one(connection, BEGUN)} tenants had begun within {PATIENCE_S:g} s; see --log")
+        time.sleep(0.25)
+    wave_s = float(_one(connection, LAST_BEGUN, at))
+    first = [delay for (delay,) in connection.execute(DELAYS, (at, at + timedelta(milliseconds=1)))]
+    since = at + timedelta(seconds=max(wave_s + 10, EVERY_S / 2 + 5))
+    until = since + timedelta(seconds=given.seconds)
+    wait_until(connection, until + timedelta(seconds=5))
+    again = [delay for (delay,) in connection.execute(DELAYS, (since, until))]
+    return {
+        "tenants": given.tenants,
+        "nodes": given.nodes,
+        "slots": given.slots,
+        "wave_s": round(wave_s, 2),
+        "wave_per_s": round(given.tenants / wave_s),
+        "wave_p50_s": round(median(first), 2),
+        "again_per_s": round(len(again) / given.seconds, 1),
+        "again_ms": {"p50": _ms(median(again)), "p99": _ms(percentile(again, 0.99)), "max": _ms(max(again))},
+        "again_unstarted": _one(connection, UNSTARTED, since, until),
+    }
+
+
+def queues(amqp: str, connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """Rows, by whether many share them; and how many of them the broker has, with the dead letters."""
+    from project.celery import queue_plan
+    from scheduling.broker.broker_queues import KombuQueues
+    from scheduling.core.fire import Lane
+
+    rows = dict(connection.execute(ROWS).fetchall())
+    names = [name for (name,) in connection.execute("SELECT name FROM fairness_tenantqueue")]
+    names += [queue_plan().dead_letters(lane).queue for lane in Lane]
+    with KombuQueues(amqp)() as broker:
+        found = sum(broker.state(name) is not None for name in names)
+    return {"own": rows.get(False, 0), "shared": rows.get(True, 0), "in_broker": found}
+
+
+def map_us(tenants: int) -> float:
+    """Microseconds to find the queue of a message, over all tenants; the first time round is not counted."""
+    from django.conf import settings
+    from django.db import connection
+
+    from fairness.models import Tenant
+    from project.wiring import build_queue_map
+    from scheduling.conf import scheduling_settings
+    from scheduling.store.connection import connector
+
+    queue_map = build_queue_map(
+        scheduling_settings(settings), connector(connection.get_connection_params(), name="bench")
+    )
+    known = list(Tenant.objects.values_list("slug", "pk"))
+    began = 0.0
+    for _ in range(2):
+        began = time.perf_counter()
+        for slug, pk in known:
+            queue_map.queue_for(slug, pk, "bulk")
+    spent = time.perf_counter() - began
+    queue_map.close()
+    return round(1e6 * spent / tenants, 3)
+
+
+def wait_until(connection: psycopg.Connection[Any], at: datetime) -> None:
+    time.sleep(max(0.0, float(_one(connection, "SELECT extract(epoch FROM %s - clock_timestamp())::float8", at))))
+
+
+def _one(connection: psycopg.Connection[Any], query: str, *values: Any) -> Any:
+    (value,) = connection.execute(query, values).fetchone() or (0,)
+    return value
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 1)
+
+
+if __name__ == "__main__":
+    main()
