@@ -33,12 +33,14 @@ def of_tenants(plan: QueuePlan, slugs: Iterable[str]) -> list[str]:
     return [plan.queue_name(slug, lane) for slug in slugs for lane in Lane]
 
 
-def remove(url: str, plan: QueuePlan, slugs: Iterable[str]) -> None:
-    """Delete the queues of these tenants with all that is in them, and the dead letters; missing ones do not matter.
+def remove(url: str, plan: QueuePlan, slugs: Iterable[str], *, also: Iterable[str] = ()) -> None:
+    """Delete the queues of these tenants with all that is in them, those of these names, and the dead letters; missing
+    ones do not matter.
 
     Raises ServiceUnreachable.
     """
     names = [default_queue(plan.prefix), *(plan.dead_letters(lane).queue for lane in Lane), *of_tenants(plan, slugs)]
+    names += set(also) - set(names)
     try:
         with kombu.Connection(url) as connection:
             channel: Any = connection.default_channel

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 
-from fairness.models import Tenant
+from fairness.models import Tenant, TenantQueue
 from fairness.queues import QueuePlan
 from project.celery import app, queue_plan
 from project.demo import queues, report, stage
@@ -26,6 +26,7 @@ from project.demo.view import View, open_view, take_snapshot
 from project.environment.process import free_port
 from project.environment.urls import is_amqp
 from scheduling import JobTask
+from scheduling.conf import scheduling_settings
 from scheduling.core.errors import ServiceUnreachable
 from scheduling.models import Job, Node, Shard
 
@@ -59,7 +60,8 @@ def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_f
     ]
     try:
         with children(run_dir / "demo", environ) as family:
-            _start(family, address, wanted=set(queues.of_tenants(plan, slugs)))
+            wanted = stage.put_queues_in_use(plan, limit=scheduling_settings(settings).DEDICATED_QUEUES)
+            _start(family, address, wanted=wanted)
             until = stage.start_clock(options)
             span = report.Span(after=clock.job_origin, until=until, plain=_plain_tasks())
             with closing(open_view(header)) as view:
@@ -99,7 +101,8 @@ def _slugs() -> list[str]:
 def _clean(broker_url: str, plan: QueuePlan) -> None:
     """Leave the broker as it was; what cannot be removed changes nothing of what the demo found."""
     try:
-        queues.remove(broker_url, plan, _slugs())
+        shared = TenantQueue.objects.filter(tenant=None).values_list("name", flat=True)
+        queues.remove(broker_url, plan, _slugs(), also=shared)
     except ServiceUnreachable as problem:
         sys.stderr.write(f"{problem}\n")
 

@@ -14,10 +14,14 @@ from pathlib import Path
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
+from fairness.models import Tenant, TenantQueue
+from fairness.queues import QueuePlan
 from project.demo.database import MARK
 from project.demo.options import Options
 from scheduling.core.errors import FairbeatError
+from scheduling.core.fire import Lane
 from scheduling.models import JobClock
 from scheduling.services.import_jobs import Change, Verdict, import_jobs
 
@@ -62,6 +66,21 @@ def bring_jobs(file: Path) -> list[Verdict]:
     if len(refused) == len(verdicts):
         raise NoJobs(f"JOBS {str(file)!r}: there is no job in it" + (f"; {refused[0]}" if refused else ""))
     return refused
+
+
+def put_queues_in_use(plan: QueuePlan, *, limit: int) -> set[str]:
+    """All tenants' own, as far as there may be: so no first fire waits until the worker has found its queue. Returns
+    their names.
+    """
+    now = timezone.now()
+    rows = [
+        TenantQueue(name=plan.queue_name(tenant.slug, lane), tenant=tenant, lane=lane, made_at=now, used_at=now)
+        for tenant in Tenant.objects.order_by("pk")
+        for lane in Lane
+    ]
+    TenantQueue.objects.all().delete()  # of a demo before, on this database
+    TenantQueue.objects.bulk_create(rows[:limit])
+    return {row.name for row in rows[:limit]}
 
 
 def make_login() -> str:
