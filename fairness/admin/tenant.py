@@ -73,7 +73,7 @@ class TenantAdmin(TenantModelAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
         return self.what_it_may_have if obj is None else (*self.what_it_may_have, self.what_it_gets)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> Sequence[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Tenant | None = None) -> tuple[str, ...]:
         return self.readonly_fields if obj is None else (*self.readonly_fields, "slug", "history_days")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:

@@ -21,6 +21,7 @@ from scheduling.admin.job_form import DurationField, JobForm
 from scheduling.admin.paging import BoundedPaginator
 from scheduling.core.recurrence import lint
 from scheduling.models import Fire, Job, JobClock
+from scheduling.services.explain import explain_job
 from scheduling.services.next_runs import next_runs
 
 TENANTS_SHOWN = 100
@@ -84,6 +85,7 @@ class JobAdmin(JobModelAdmin):
         "next_run",
         "state",
         "pause",
+        "waits",
         "schedule_words",
         "coming_fires",
         "latest_fires",
@@ -113,7 +115,7 @@ class JobAdmin(JobModelAdmin):
     )
     coming = (
         "Coming and gone",
-        {"fields": ("state", "pause", "schedule_words", "next_run", "coming_fires", "latest_fires")},
+        {"fields": ("state", "pause", "waits", "schedule_words", "next_run", "coming_fires", "latest_fires")},
     )
     about = ("About", {"fields": ("id", "origin", "shard_id", "schedule_version", "created_at", "updated_at")})
 
@@ -181,6 +183,26 @@ class JobAdmin(JobModelAdmin):
     @admin.display(description="paused")
     def pause(self, job: Job) -> str | SafeString:
         return wording.pause(job)
+
+    @admin.display(description="why is it waiting")
+    def waits(self, job: Job) -> str | SafeString:
+        """Its next occurrence, and each of its fires that is not over."""
+        found = explain_job(job)
+        said = wording.explained(found.next)
+        if found.held_since is not None:
+            said = format_html("{}<br>its tenant has had more due since {}", said, wording.instant(found.held_since))
+        fires = format_html_join(
+            "",
+            "<li>{}: {}</li>",
+            (
+                (
+                    wording.fire_link(Fire(pk=fire.id, scheduled_for=fire.scheduled_for)),
+                    wording.explained(fire.explained),
+                )
+                for fire in found.fires[:FIRES_SHOWN]
+            ),
+        )
+        return format_html("{}<ul>{}</ul>", said, fires) if fires else said
 
     @admin.display(description="latest fires")
     def latest_fires(self, job: Job) -> str | SafeString:

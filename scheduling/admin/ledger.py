@@ -19,8 +19,10 @@ from django.utils.safestring import SafeString
 from scheduling.admin import wording
 from scheduling.admin.fire_actions import ACTIONS
 from scheduling.admin.read_only import ReadOnlyAdmin
+from scheduling.core.fire import UNFINISHED
 from scheduling.core.identity import idempotency_key, millisecond_of
 from scheduling.models import DeadLetter, Fire, JobClock, JobRun, Step
+from scheduling.services.explain import explain_fires
 
 STEPS_SHOWN = 100
 
@@ -78,7 +80,7 @@ class FireAdmin(LedgerAdmin):
     list_display = ("scheduled_for", "of_job", "tenant", "state", "why", "attempt", "started_at", "finished_at")
     list_filter = (WhenFilter, "state")
     readonly_fields = (
-        "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "why", "attempt",
+        "id", "key", "of_job", "tenant", "scheduled_for", "fire_at", "origin", "state", "why", "waits", "attempt",
         "max_attempts", "runs", "dead_letter", "steps", "args", "kwargs", "claimed_at", "sent_again_at", "wake_at",
         "started_at", "lease_until", "holder", "finished_at", "fence", "cancel_reason", "covers", "covers_to",
         "nominal", "schedule_version", "shard_id", "seq_epoch", "seq",
@@ -94,6 +96,13 @@ class FireAdmin(LedgerAdmin):
     @admin.display(description="reason")
     def why(self, fire: Fire) -> str:
         return wording.reason(fire)
+
+    @admin.display(description="why is it waiting")
+    def waits(self, fire: Fire) -> str | SafeString:
+        if fire.state not in UNFINISHED:
+            return "-"
+        found = explain_fires([fire.pk]).get(fire.pk)
+        return "-" if found is None else wording.explained(found.explained)
 
     @admin.display(description="args (of its job, as they are now)")
     def args(self, fire: Fire) -> str | SafeString:

@@ -17,6 +17,7 @@ from scheduling.core.definition import Kind
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import CatchUp, State
 from scheduling.core.recurrence import Preview, words
+from scheduling.core.why import Explained, Why
 from scheduling.models import DeadLetter, Fire, Job, JobRun, Redrive, Step
 from scheduling.services.cancel import Cancelled
 from scheduling.store.next_runs import NextRun
@@ -135,6 +136,17 @@ def reason(row: Fire) -> str:
     if row.cancel_reason and row.state == State.RUNNING:
         said = f"asked to stop: {row.cancel_reason}"
     return said or "-"
+
+
+def explained(found: Explained) -> SafeString:
+    """Why it waits, with its one reason; when it may start, and who holds its place."""
+    said = format_html("<strong>{}</strong>: {}", str(found.why).replace("_", " "), found.words)
+    if found.expected_at is not None and found.why is not Why.NOT_DUE:
+        said = format_html("{}<br>may start at {}", said, instant(found.expected_at))
+    if found.holders:
+        holders = format_html_join("", "<li>behind {}</li>", ((holder,) for holder in found.holders))
+        said = format_html("{}<ul>{}</ul>", said, holders)
+    return said
 
 
 def run_state(run: JobRun) -> str:

@@ -106,12 +106,15 @@ class _Desk:
         store.by_index(connection)
         self._now: Moment = store.read_moment(connection)
         self._owners = store.read_owners(connection)
+        self._read: dict[tuple[frozenset[int], frozenset[str]], Tenants] = {}
         self._any: Owner | None = None  # at stops 1 and 2 no shard has an owner: any node will do
         if scheduling_settings(settings).STOP in (Stop.ONE, Stop.TWO):
             living, _ = read_living(connection)
             self._any = Owner(node="", lives=living > 0, is_any=True)
 
     def fires(self, rows: Sequence[WaitingFire]) -> list[ExplainedFire]:
+        if not rows:
+            return []
         tenants = self._tenants(rows)
         lines: dict[tuple[int, str, str], Line] = {}
         for key, some in self._by_line(rows).items():
@@ -184,13 +187,14 @@ class _Desk:
         return why_due(facts, self._now)
 
     def _tenants(self, rows: Sequence[WaitingFire] | Sequence[DueJob]) -> Tenants:
-        return Tenants(
-            self._connection,
-            tenants={row.tenant_id for row in rows},
-            lanes={row.lane for row in rows},
-            shards=sorted(self._owners),
-            now=self._now,
-        )
+        """Of a job and its fires these are the same."""
+        key = frozenset(row.tenant_id for row in rows), frozenset(row.lane for row in rows)
+        if key not in self._read:
+            tenants, lanes = key
+            self._read[key] = Tenants(
+                self._connection, tenants=tenants, lanes=lanes, shards=sorted(self._owners), now=self._now
+            )
+        return self._read[key]
 
     def _owner(self, shard: int) -> Owner:
         return self._any or self._owners.get(shard, Owner(node="", lives=False))

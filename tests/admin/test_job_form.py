@@ -133,11 +133,13 @@ def test_saving_without_a_change_edits_no_schedule_to_the_microsecond(admin_clie
 
 
 def test_a_tenants_slug_and_class_of_history_are_fixed_once_it_is_made(admin_client: Client):
-    made = admin_client.post("/admin/fairness/tenant/add/", {"slug": "acme", "weight": "2", "history_days": "7"})
+    rest = {"burst": "1", "limits-TOTAL_FORMS": "0", "limits-INITIAL_FORMS": "0"}
+    given = {"slug": "acme", "weight": "2", "history_days": "7"}
+    made = admin_client.post("/admin/fairness/tenant/add/", given | rest)
     tenant = Tenant.objects.get(slug="acme")
     assert (made.status_code, tenant.history_days) == (302, 7)
     edit = reverse("admin:fairness_tenant_change", args=[tenant.pk])
-    admin_client.post(edit, {"slug": "other", "weight": "3", "history_days": "90"})
+    admin_client.post(edit, {"slug": "other", "weight": "3", "history_days": "90"} | rest)
 
     tenant.refresh_from_db()
     assert (tenant.slug, tenant.weight, tenant.history_days) == ("acme", 3, 7)
