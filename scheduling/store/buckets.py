@@ -8,8 +8,8 @@
     later     -1: beyond the horizon, moved into the ring by the promoter
 
 An owner reads its shards from a *low* bucket on, below which it knows that nothing is left: so the dead rows of what
-was consumed are not walked over again, even while an old snapshot keeps them from being cleared away. (What full tenants
-have left there is known by other means: set_aside.py.)
+was consumed are not walked over again, even while an old snapshot keeps them from being cleared away. What full
+tenants have left there is known by other means (set_aside.py).
 """
 
 from __future__ import annotations

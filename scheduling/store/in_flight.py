@@ -22,7 +22,7 @@ Key = tuple[int, int]  # a tenant, and a shard
 
 
 def read_held(connection: Connection, shards: Collection[int]) -> Held:
-    sql = _sql()
+    sql = in_flight_statements()
     share = LOOKED_AT // max(1, len(shards)) + 1
     values = {"shards": integers(sorted(shards)), "share": share}
     rows = connection.execute(sql["running"], values).fetchall()
@@ -43,16 +43,16 @@ def read_runs(connection: Connection, fires: Sequence[Fire]) -> list[RunSeen]:
         "latest": max(times),
         "nobody": NOBODY,
     }
-    return [RunSeen(*row) for row in connection.execute(_sql()["runs"], values).fetchall()]
+    return [RunSeen(*row) for row in connection.execute(in_flight_statements()["runs"], values).fetchall()]
 
 
 def write_holds(connection: Connection, begun: Mapping[Key, datetime], ended: Collection[Key]) -> None:
     """Within the caller's transaction. Of one that is held already the earlier time stays."""
     if ended:
-        connection.execute(_sql()["unhold"], _keys(ended))
+        connection.execute(in_flight_statements()["unhold"], _keys(ended))
     if begun:
         keys = sorted(begun)
-        connection.execute(_sql()["hold"], _keys(keys) | {"since": instants([begun[key] for key in keys])})
+        connection.execute(in_flight_statements()["hold"], _keys(keys) | {"since": instants([begun[key] for key in keys])})
 
 
 def _keys(keys: Collection[Key]) -> dict[str, str]:
@@ -62,6 +62,6 @@ def _keys(keys: Collection[Key]) -> dict[str, str]:
     }
 
 
-def _sql() -> dict[str, str]:
+def in_flight_statements() -> dict[str, str]:
     schedule = statements("schedule")
     return statements("in_flight", **{name: schedule[name] for name in ("fire_columns", "fire_work", "guarded")})

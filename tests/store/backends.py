@@ -150,6 +150,7 @@ class MemoryBackend:
             state=State(state),
             claimed_at=now,
             wake_at=None if wake_s is None else NOON + SECOND * wake_s,
+            started_at=now - 60 if lease_over_s is not None else None,
             lease_until=None if lease_over_s is None else now - lease_over_s,
             skipped_at=None if skipped_s is None else NOON + SECOND * skipped_s,
             **columns,

@@ -27,7 +27,8 @@ STATEMENTS = {
     "back_to_rows_of_jobs": statements("buckets", which=LEAF["of_jobs"])["back_to_rows"],
 }
 NAMES = [
-    "due_entries", "lowest", "tenants_upward", "tenants_downward", "due_entries_of_tenants", "jobs", "entries_of",
+    "due_entries", "lowest", "tenants_upward", "tenants_downward", "due_entries_of_tenants",
+    "due_entries_behind", "jobs", "entries_of",
     "consume", "advance", "finish", "claim", "due_for_their_end", "back_to_rows_of_shards", "back_to_rows_of_jobs",
     "promote", "forget", "next_runs", "any_in_buckets",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from scheduling.store.connection import Connection, connector
+from scheduling.store.in_flight import in_flight_statements
 from scheduling.store.partitions import ensure
 from scheduling.store.polling import BY_AGE, FIRE_LOCK
 from scheduling.store.statements import statements
@@ -26,6 +27,7 @@ POLLING = statements(
 )
 BY_CLAIM = statements("schedule", **BY_AGE)["acquired"]
 PAUSES = statements("pauses")
+IN_FLIGHT = in_flight_statements()
 KEYS = {"ids": [uuid4()], "scheduled_fors": [NOON], "history_days": [30], "fences": [1]}
 SHARDS = {"shards": [1, 2]}
 PATIENCE = {"patience": timedelta(seconds=60)}
@@ -43,14 +45,15 @@ ACQUIRED = (
 )
 VALUES: dict[str, dict[str, Any]] = {
     "due": SHARDS | {"until": NOON, "limit": 10},
-    "tenants_due": SHARDS | {"until": NOON},
+    "crowded": SHARDS | {"until": NOON, "full": [1]},
+    "tenants_due": SHARDS | {"until": NOON, "full": [1]},
     "due_of_tenants": SHARDS | {"tenants": [1, 2], "until": NOON, "share": 10},
     "take_over": SHARDS | {"node": "n"},
     "recover": SHARDS,
     "start_epoch": SHARDS,
     "record": {"marked": [1], "mark_epochs": [1], "seqs": [1]},
     "record_in_place": {"marked": [1], "mark_epochs": [1], "seqs": [1], "places": ["(0,1)"]},
-    "tenants_waiting": SHARDS | {"now": NOON},
+    "tenants_waiting": SHARDS | {"now": NOON, "full": [1]},
     "waiting": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
     "waiting_newest": SHARDS | {"tenants": [1, 2], "now": NOON, "share": 10},
     "supersede": {"job_ids": [uuid4()], "versions": [2], "edits": [NOON]},
@@ -80,6 +83,12 @@ VALUES: dict[str, dict[str, Any]] = {
     "reclaim": {"limit": 10, "claim_for": timedelta(seconds=30)},
     "confirm": KEYS | PATIENCE | {"tasks": ["tests.none"]},
     "look_again": KEYS | PATIENCE | {"gone": [True], "claim_for": timedelta(seconds=30)},
+    "running": SHARDS,
+    "published": SHARDS | {"share": 10},
+    "held": SHARDS,
+    "hold": SHARDS | {"tenants": [1, 2], "since": [NOON, NOON]},
+    "unhold": SHARDS | {"tenants": [1, 2]},
+    "runs": KEYS | {"run_ids": [uuid4()], "earliest": NOON, "latest": NOON, "nobody": uuid4()},
     "over": SHARDS | {"now": NOON, "limit": 10},
     "end": {"job_ids": [uuid4()], "now": NOON},
 }
@@ -95,7 +104,7 @@ def session(committed_db: None) -> Iterator[Connection]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_no_statement_of_a_node_scans_a_table(session: Connection, name: str) -> None:
-    statement = {**SCHEDULE, **POLLING, **PAUSES, "acquired_by_claim": BY_CLAIM}[name]
+    statement = {**SCHEDULE, **POLLING, **PAUSES, **IN_FLIGHT, "acquired_by_claim": BY_CLAIM}[name]
     plan = session.execute(f"EXPLAIN {statement}".encode(), VALUES[name]).fetchall()
     scans = [line for (line,) in plan if "Seq Scan" in line]
     assert not scans
