@@ -52,7 +52,7 @@ def test_lists_and_pages_answer_in_bounded_queries(
     with django_assert_max_num_queries(12):
         page = admin_client.get(changelist(model))
     assert page.status_code == 200
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(18):
         page = admin_client.get(change(model.objects.all()[0]))
     assert page.status_code == 200
 
