@@ -34,6 +34,7 @@ class _Seat:
 @dataclass(slots=True)
 class _Lane:
     virtual_time: float = 0.0
+    furthest: float = 0.0  # of all tags that there were
     tags: dict[int, float] = field(default_factory=dict)
     weights: dict[int, float] = field(default_factory=dict)  # as they were when the tags were told last
     seats: dict[str, _Seat] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Board:
             wants=sum(seat.wants for seat in lane.seats.values()),
         )
         if not any(seat.in_flight or seat.wants or seat.rows for seat in lane.seats.values()):
+            lane.virtual_time = lane.furthest
             lane.tags.clear()
             lane.weights.clear()
         return settled, has_joined
@@ -92,6 +94,7 @@ def _take(lane: _Lane, told: Told, *, has_joined: bool) -> None:
                 tag = max(tag, virtual_time)
             tag += charge.amount
         lane.tags[tenant] = tag
+        lane.furthest = max(lane.furthest, tag)
         if row is not None:
             lane.weights[tenant] = row.weight
 
@@ -108,7 +111,7 @@ def _move_virtual_time(lane: _Lane, charges: Mapping[int, Charge]) -> None:
 
 def _places(lane: _Lane, node: str, told: Told) -> int:
     """Its target, as far as others leave room; or more, where others do not have it coming: as much as it wants, and
-    its part of what nobody wants.
+    its part of what nobody wants, of which one part is left for a node that is yet to come.
     """
     rows = {name: [replace(row, tag=lane.tag(row.tenant_id)) for row in seat.rows] for name, seat in lane.seats.items()}
     targets = share_out(told.depth, rows, {name: seat.in_flight for name, seat in lane.seats.items()})
@@ -119,5 +122,5 @@ def _places(lane: _Lane, node: str, told: Told) -> int:
         if name != node:
             free -= seat.held
             coming += max(0, min(wanted, ceil(targets[name])) - seat.held)
-    most = told.in_flight + told.wants + max(0, spare) // len(lane.seats)
+    most = told.in_flight + told.wants + max(0, spare) // (len(lane.seats) + 1)
     return max(0, min(most, max(min(ceil(targets[node]), free), free - coming)))

@@ -10,7 +10,7 @@
 --   .rows                    [tenant, lead over the node's virtual time, weight, cost, waiting, in flight]
 --   .batches                 [number, [[tenant, amount, 1 if it came], ...]]: more than one after calls without an answer
 --
--- {prefix}:lane:<lane>:time    virtual time
+-- {prefix}:lane:<lane>:time    virtual time, and the furthest of all tags that there were
 -- {prefix}:lane:<lane>:tags    by tenant: (tag, weight as it was told last)
 -- {prefix}:lane:<lane>:seats   by node, in JSON: ends_at, in_flight, wants, places, rows, number of its last batch
 --
@@ -176,7 +176,7 @@ local function places_of(node, depth, seats, targets)
       coming = coming + math.max(0, math.min(seat.in_flight + seat.wants, math.ceil(targets[name])) - held)
     end
   end
-  local spare = math.floor(math.max(0, depth - in_flight - wants) / count)
+  local spare = math.floor(math.max(0, depth - in_flight - wants) / (count + 1))  -- one part is for a node that is yet to come
   local most = seats[node].in_flight + seats[node].wants + spare
   local target = math.min(math.ceil(targets[node]), free)
   return math.max(0, math.min(most, math.max(target, free - coming))), in_flight, wants
@@ -185,7 +185,9 @@ end
 local function settle(told)
   local key = base .. ':lane:' .. told.lane
   local tags_key, seats_key, time_key = key .. ':tags', key .. ':seats', key .. ':time'
-  local virtual_time = tonumber(redis.call('GET', time_key) or '0')
+  local virtual_time, furthest = 0, 0
+  local times = redis.call('GET', time_key)
+  if times then virtual_time, furthest = struct.unpack('dd', times) end
   local seats = read_seats(seats_key)
   local seat = seats[asked.node]
   local has_joined, number = not seat, seat and seat.number or 0
@@ -208,6 +210,7 @@ local function settle(told)
   end
   read_tags(tags_key, tenants, tags, weights)
   take(virtual_time, tenants, rows, charges, tags, weights, has_joined)
+  for _, tenant in ipairs(tenants) do furthest = math.max(furthest, tags[tenant]) end
 
   seat = {ends_at = now + asked.lease_s, in_flight = told.in_flight, wants = told.wants, rows = told.rows}
   seat.places, seat.number = 0, number
@@ -234,19 +237,20 @@ local function settle(told)
   local in_flight, wants
   seat.places, in_flight, wants = places_of(asked.node, told.depth, seats, share_out(told.depth, seats, tags, virtual_time))
 
-  redis.call('SET', time_key, string.format('%.17g', virtual_time), 'PX', KEPT_MS)
+  local time = string.format('%.17g', virtual_time)
   redis.call('HSET', seats_key, asked.node, cjson.encode(seat))
   redis.call('PEXPIRE', seats_key, KEPT_MS)
   if in_flight == 0 and wants == 0 and next(is_waiting) == nil then
     redis.call('DEL', tags_key)
+    virtual_time = furthest
   else
     write_tags(tags_key, tenants, tags, weights)
     redis.call('PEXPIRE', tags_key, KEPT_MS)
     sweep(key, tags_key, virtual_time, is_waiting)
   end
+  redis.call('SET', time_key, struct.pack('dd', virtual_time, furthest), 'PX', KEPT_MS)
   local words = {}
   for i, tenant in ipairs(tenants) do words[i] = string.format('%s %.17g', tenant, tags[tenant]) end
-  local time = string.format('%.17g', virtual_time)
   return {has_joined and 1 or 0, time, seat.places, in_flight, wants, table.concat(words, ' ')}
 end
 
