@@ -100,6 +100,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("fair_rate_four_nodes", "benchmarks.fair_shares", "rate --nodes 4"),
     Benchmark("fair_rate_sixteen_nodes", "benchmarks.fair_shares", "rate --nodes 16", limit_s=600),
     Benchmark("fair_strict_cap", "benchmarks.fair_shares", "strict --nodes 2 --seconds 60"),
+    Benchmark("explain_accuracy", "benchmarks.explain_accuracy", "", limit_s=600),
     Benchmark("ten_thousand_tenants", "benchmarks.ten_thousand_tenants", "--tenants 10000 --seconds 60", limit_s=900),
     Benchmark("growth", "benchmarks.growth", "--sizes 10000,100000,1000000,10000000", limit_s=5400),
     Benchmark("growth_shards", "benchmarks.growth", "--sizes 100000 --shards 1,16,64", limit_s=900),
