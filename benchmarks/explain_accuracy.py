@@ -50,12 +50,15 @@ def floods(bench: Bench, rng: random.Random, sample: int) -> None:
     span_s = WARM_UP_S + 1.5 * sample / sum(per_s)
     for n, (weight, work_s, pace) in enumerate(zip(weights, works, per_s, strict=True)):
         terms: dict[str, Any] = {}
+        served = pace
         if n % 6 == 1:
-            terms, pace = {"rate_per_s": round(pace * 0.7, 2), "burst": 3}, pace * 0.7
+            served = 0.7 * pace
+            terms = {"rate_per_s": round(served, 2), "burst": 3}
         elif n % 6 == 4:
-            cap = max(1, int(pace * work_s * 0.7))
-            terms, pace = {"max_in_flight": cap}, min(pace, cap / work_s)
-        bench.flood(bench.tenant(f"bench-{n}", weight=weight, **terms), max(10, int(pace * span_s)), work_s)
+            cap = max(1, int(0.7 * pace * work_s))
+            served = min(pace, cap / work_s)
+            terms = {"max_in_flight": cap}
+        bench.flood(bench.tenant(f"bench-{n}", weight=weight, **terms), max(10, int(served * span_s)), work_s)
 
 
 def explained(bench: Bench, rng: random.Random, sample: int) -> tuple[Mapping[UUID, Any], float, int]:
