@@ -19,6 +19,7 @@ from typing import Any
 
 from django.db import connection
 
+from fairness import limiting
 from fairness.queue_janitor import Janitor
 from fairness.queue_map import QueueMap
 from fairness.queues import QueueSpec
@@ -31,7 +32,7 @@ from scheduling.broker.kombu_publisher import KombuPublisher
 from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.broker.queue_watch import KombuQueueWatch
 from scheduling.broker.rabbitmq import RabbitMQPublisher
-from scheduling.conf import Coordination, SchedulingSettings, Stop, Store
+from scheduling.conf import Coordination, Cost, Fairness, SchedulingSettings, Stop, Store
 from scheduling.coordination.etcd import EtcdCoordinator
 from scheduling.coordination.etcd_gateway import EtcdAddress
 from scheduling.coordination.port import Coordinator
@@ -39,9 +40,12 @@ from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.engine import EngineLimits
 from scheduling.core.fire import Fire, Lane
+from scheduling.core.turn import FairLimits
 from scheduling.node.collector import Collector
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
+from scheduling.node.share_keeper import LiveNodes
+from scheduling.node.share_threads import Shares
 from scheduling.services.run_node import Runnable
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.collect import CollectStore
@@ -86,6 +90,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         ahead=settings.AHEAD,
         backlog=settings.THREADS * 4 if alone else settings.BACKLOG,
         start_patience_s=inf if alone else settings.START_PATIENCE_S,  # alone: what is published has begun
+        fairness=fair_limits(settings),
     )
     return Node(
         node,
@@ -98,6 +103,34 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
         alone=alone,
         collector=None if alone else build_collector(connect),
         queues=None if alone else build_queue_watch(queue_map),
+        shares=build_shares(settings, node=node),
+        janitor=None if alone else build_janitor(connect),
+    )
+
+
+def fair_limits(settings: SchedulingSettings) -> FairLimits | None:
+    """How far the turns of a node go; None: whoever is due goes."""
+    if settings.fairness is Fairness.OFF:
+        return None
+    is_fair = settings.fairness is Fairness.FAIR
+    return FairLimits(
+        bounds_lanes=is_fair,
+        by_time=settings.COST is Cost.TIME,
+        exchanges=is_fair,
+        follows_all=settings.STOP is Stop.ONE,
+    )
+
+
+def build_shares(settings: SchedulingSettings, *, node: str) -> Shares | None:
+    """What limits and shares go by: over Redis where there is one, else each node has its part."""
+    if settings.fairness is Fairness.OFF:
+        return None
+    live = LiveNodes(node)
+    common: dict[str, Any] = {"prefix": settings.QUEUE_PREFIX, "node": node, "nodes": live}
+    return Shares(
+        limiter=limiting.limiter(settings.REDIS_URL, **common),
+        exchange=limiting.exchange(settings.REDIS_URL, **common) if settings.fairness is Fairness.FAIR else None,
+        live=live,
     )
 
 

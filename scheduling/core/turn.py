@@ -75,6 +75,7 @@ class FairLimits:
     bounds_lanes: bool = True
     by_time: bool = True
     exchanges: bool = True  # with other nodes; else all places are this one's
+    follows_all: bool = False  # every fire is acquired, whatever its task; else only those of tasks that say so
 
 
 @dataclass(slots=True)

@@ -4,8 +4,11 @@
 
     lease keeper ──assignment──┐                ┌──> storekeeper ────answers──┐
     hints ─────────────────────┼──> inbox ──> engine ──> publisher ──outcomes─┼──> inbox
-    publisher ──outcomes───────┘                ├──> queue watcher ──seen─────┘
-                                                └──> redriver
+    publisher ──outcomes───────┘                ├──> queue watcher ──seen─────┤
+                                                ├──> limits, exchange ────────┘
+                                                └──> redriver, janitor
+
+Where tenants have limits or shares, one more thread tells the engine of them (``share_keeper``).
 
 The engine runs in the thread that calls ``run``; nothing else touches it. What a user's receivers are told, hooks tell
 them.
@@ -17,7 +20,9 @@ import gc
 import logging
 import time
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
+from fairness.queue_janitor import Janitor
 from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.core.engine import Engine, EngineLimits
@@ -32,6 +37,7 @@ from scheduling.node.inbox import Inbox
 from scheduling.node.lease_keeper import LeaseKeeper
 from scheduling.node.queue_watcher import QueueWatcher
 from scheduling.node.redriver import Redriver
+from scheduling.node.share_threads import Shares, ShareThreads
 from scheduling.node.steering import Steering
 from scheduling.node.storekeeper import Storekeeper
 from scheduling.store.connection import Connect
@@ -52,7 +58,8 @@ class Superseded(FairbeatError):
 class Node:
     """``alone``: this node must be the only one (stop 1), and ends when it finds another. ``collector``: what brings
     home what the broker has dead-lettered, where it does such a thing. ``queues``: where to look whether messages are
-    gone; None at the stop that has no broker.
+    gone; None at the stop that has no broker. ``shares``: what tenants' limits and shares go by, where ``limits`` says
+    that there are any. ``janitor``: retires queues that nobody uses.
     """
 
     def __init__(
@@ -68,6 +75,8 @@ class Node:
         alone: bool = False,
         collector: Collector | None = None,
         queues: QueueWatch | None = None,
+        shares: Shares | None = None,
+        janitor: Janitor | None = None,
     ) -> None:
         self._node, self._publisher, self._alone, self._collector = node, publisher, alone, collector
         self._clock = DatabaseClock()
@@ -76,7 +85,12 @@ class Node:
         self._inbox = Inbox()
         self._hooks = Hooks()
         self._watcher = None if queues is None else QueueWatcher(queues, self._seen_later)
-        self._redriver = Redriver(connect)
+        self._redriver, self._janitor = Redriver(connect), janitor
+        self._shares: ShareThreads | None = None
+        if shares is not None:
+            self._shares = ShareThreads(
+                node, shares, engine=self._engine, clock=self._clock, inbox=self._inbox, connect=connect
+            )
         self._stopping = False
         self._problem: FairbeatError | None = None
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._assign_later)
@@ -88,7 +102,9 @@ class Node:
             release=lambda shards, then: self._lease.release(shards, lambda: self._inbox.put(then)),
             renew_soon=self._lease.renew_soon,
             look=None if self._watcher is None else self._watcher.look,
-            redrive=self._redriver.ask,
+            redrive=self._redrive,
+            limits=None if self._shares is None else self._shares.ask,
+            exchange=None if self._shares is None else self._shares.tell,
         )
         self._storekeeper = Storekeeper(
             store,
@@ -112,6 +128,10 @@ class Node:
         self._publisher.start(self._outcomes_later)
         self._storekeeper.start()
         self._redriver.start()
+        if self._shares is not None:
+            self._shares.start()
+        if self._janitor is not None:
+            self._janitor.start()
         if self._watcher is not None:
             self._watcher.start()
         self._lease.watch()
@@ -158,9 +178,19 @@ class Node:
         if self._watcher is not None:
             self._watcher.stop()
         self._redriver.stop(timeout_s=1.0)
+        if self._janitor is not None:
+            self._janitor.stop(timeout_s=1.0)
+        if self._shares is not None:
+            self._shares.stop(timeout_s=1.0)
         self._storekeeper.stop(timeout_s=2.0)
         self._hooks.stop(timeout_s=1.0)
         logger.info("node %s has drained", self._node)
+
+    def _redrive(self, now: datetime) -> None:
+        """As the owner of shard 0: what one node does for all."""
+        self._redriver.ask(now)
+        if self._janitor is not None:
+            self._janitor.ask()
 
     # -- events, in the engine's thread -------------------------------------------------------------------------
 

@@ -38,9 +38,10 @@ PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to t
 
 
 class Steering:
-    """``publish``, ``order``, ``look`` (at the queues of fires), ``redrive`` (at this job time), ``limits`` (do they let
-    these go?) and ``exchange`` (with other nodes) return at once. ``release`` tells the coordinator that shards were drained, and calls its second argument afterwards, in the
-    engine's thread, whether or not it could be told; ``renew_soon`` asks for an assignment.
+    """``publish``, ``order``, ``look`` (at the queues of fires), ``redrive`` (at this job time), ``limits`` (which say
+    whether fires may go) and ``exchange`` (with other nodes) return at once. ``release`` tells the coordinator that
+    shards were drained, and calls its second argument afterwards, in the engine's thread, whether or not it could be
+    told; ``renew_soon`` asks for an assignment.
     """
 
     def __init__(

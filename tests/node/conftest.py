@@ -10,12 +10,16 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from fairness import limiting
 from scheduling.broker.port import QueueWatch
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.core.errors import FairbeatError
+from scheduling.core.turn import FairLimits
 from scheduling.node.node import Node
 from scheduling.node.poller import Poller
+from scheduling.node.share_keeper import LiveNodes
+from scheduling.node.share_threads import Shares
 from scheduling.store import listener
 from scheduling.store.connection import NODE_PREFIX, connector
 from scheduling.store.polling import PollingStore
@@ -76,6 +80,7 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
         renew_s: float = 0.2,
         alone: bool = False,
         queues: QueueWatch | None = None,
+        fairness: FairLimits | None = None,
         **limits: Any,
     ) -> Running:
         connect = connector(connection.get_connection_params(), name=name)
@@ -87,16 +92,28 @@ def start(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
-            limits=replace(LIMITS, **limits),
+            limits=replace(LIMITS, fairness=fairness, **limits),
             renew_s=renew_s,
             alone=alone,
             queues=queues,
+            shares=None if fairness is None else _shares(name, fairness),
         )
         running.append(Running(node, publisher))
         return running[-1]
 
     yield started
     _end(running)
+
+
+def _shares(name: str, fairness: FairLimits) -> Shares:
+    """Without Redis."""
+    live = LiveNodes(name)
+    common: dict[str, Any] = {"prefix": "tests", "node": name, "nodes": live}
+    return Shares(
+        limiter=limiting.limiter("", **common),
+        exchange=limiting.exchange("", **common) if fairness.bounds_lanes else None,
+        live=live,
+    )
 
 
 @pytest.fixture
