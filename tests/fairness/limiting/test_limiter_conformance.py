@@ -26,6 +26,7 @@ def test_a_rate_names_the_moment_at_which_to_ask_again(limiter: Limiter, clock: 
     assert refusal is not None
     assert refusal.key == WHOLE
     assert refusal.after_s == pytest.approx(0.15, abs=1e-5)
+    assert refusal.after_s is not None
     clock.sleep(refusal.after_s)
     assert admit(limiter, "c", rate(4, 2)) == [""]
 
