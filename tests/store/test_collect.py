@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from fairness.models import Tenant
-from fairness.queues import QueuePlan
+from fairness.queues import QueuePlan, choices
 from scheduling.core import message
 from scheduling.core.dead_message import DeadMessage, Death, read
 from scheduling.core.fingerprint import essence, fingerprint
@@ -183,6 +183,20 @@ def test_a_forged_message_is_kept_and_the_fire_that_it_names_is_left_alone(store
     assert (row_of(fire).state, row_of(fire).fence) == ("claimed", 1)
     letters = DeadLetter.objects.filter(reason="forged", fire_id=None)
     assert set(letters.values_list("tenant__slug", flat=True)) == {"acme"}, "through whose queue it came"
+
+
+def test_of_a_shared_queue_a_message_is_its_tenants_that_it_names_if_that_may_use_it(store):
+    mine, forged = make_fire(make_job(TASK)), make_fire(make_job(TASK))
+    may = PLAN.shared("default", "bulk", count=16)[1].name
+    may_not = next(PLAN.shared_name(n, 16, "bulk") for n in range(16) if n not in choices("default", 16))
+    messages = [
+        replace(dead(fire, Death.DELIVERY_LIMIT), queue=queue) for fire, queue in ((mine, may), (forged, may_not))
+    ]
+
+    assert fates(store.collect(messages)) == [("given_back", "undelivered", True), ("kept", "forged", False)]
+
+    letter = DeadLetter.objects.get()
+    assert (letter.queue, letter.tenant) == (may_not, None)
 
 
 def test_a_message_of_somebody_else_is_kept_with_its_beginning_and_where_and_when_it_died(store):
