@@ -28,7 +28,7 @@ from scheduling.services.session import in_transaction
 from scheduling.store import explain as store
 from scheduling.store.cluster import read_living
 from scheduling.store.connection import Connection
-from scheduling.store.explain import COUNTED, DueJob, DueLine, Line, WaitingFire
+from scheduling.store.explain import COUNTED, DueJob, Line, WaitingFire
 
 Row = TypeVar("Row", WaitingFire, DueJob)
 
@@ -132,12 +132,12 @@ class _Desk:
         found: dict[UUID, Explained] = {}
         for (tenant, node, lane), some in self._by_line(rows).items():
             shards = self._shards_of(node if tenants.waits_with(node, tenant, lane) else "")
-            line, due = Line(), DueLine()
-            if asked := [row.id for row in some if row.fire_at is not None and row.fire_at <= self._now.job]:
-                line = store.read_line(self._connection, tenant, (), shards=shards, now=self._now.job)
-                due = store.read_due_line(self._connection, tenant, asked, shards=shards, now=self._now.job)
+            line, before = Line(), dict[UUID, int]()
+            if asked := [row for row in some if row.fire_at is not None and row.fire_at <= self._now.job]:
+                line = store.read_in_line(self._connection, tenant, shards=shards, now=self._now.job)
+                before = store.read_due_line(self._connection, tenant, asked, shards=shards, now=self._now.job)
             for row in some:
-                ahead = line.in_lane(lane) + due.ahead(row.id, row.shard, lane)
+                ahead = line.in_lane(lane) + before.get(row.id, 0)
                 place = Place(ahead=min(ahead, COUNTED), is_least=ahead >= COUNTED)
                 found[row.id] = self._due(row, tenants, place, excluded=excluded)
         return found

@@ -87,22 +87,6 @@ class Line:
         return sum(n for (of_lane, _), n in self.waiting.items() if of_lane == lane)
 
 
-@dataclass(frozen=True, slots=True)
-class DueLine:
-    """The same of jobs that are due and not claimed, by (shard, lane)."""
-
-    due: Mapping[tuple[int, str], int] = field(default_factory=dict)
-    before: Mapping[UUID, int] = field(default_factory=dict)
-
-    def ahead(self, job: UUID, shard: int, lane: str) -> int:
-        """Of its lane, shards taking turns."""
-        before = self.before.get(job, self.due.get((shard, lane), 0))
-        return sum(min(n, before) for (_, of_lane), n in self.due.items() if of_lane == lane)
-
-    def in_lane(self, lane: str) -> int:
-        return sum(n for (_, of_lane), n in self.due.items() if of_lane == lane)
-
-
 def by_index(connection: Connection) -> None:
     """Plans of this transaction go by index, as those of the nodes do: partitions that look empty may be full."""
     connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
@@ -156,19 +140,27 @@ def read_line(
     return Line(waiting, before)
 
 
+def read_in_line(connection: Connection, tenant: int, *, shards: Sequence[int], now: datetime) -> Line:
+    """How much waits of the tenant in these shards, at this job time."""
+    given = {"tenant": tenant, "shards": list(shards), "now": now, "limit": COUNTED}
+    return Line({(lane, task): count for lane, task, count in connection.execute(_sql("in_line"), given)})
+
+
 def read_due_line(
-    connection: Connection, tenant: int, jobs: Iterable[UUID], *, shards: Sequence[int], now: datetime
-) -> DueLine:
-    """What is due of the tenant in these shards and not claimed, at this job time."""
-    given = {"tenant": tenant, "ids": list(jobs), "shards": list(shards), "now": now, "limit": COUNTED}
-    due: dict[tuple[int, str], int] = {}
-    before: dict[UUID, int] = {}
-    for job, shard, lane, count in connection.execute(_sql("due_line"), given):
-        if job is None:
-            due[shard, lane] = count
-        else:
-            before[job] = count
-    return DueLine(due, before)
+    connection: Connection, tenant: int, jobs: Iterable[DueJob], *, shards: Sequence[int], now: datetime
+) -> dict[UUID, int]:
+    """How much of the tenant's lane is due and goes before each of these jobs, in these shards. A shard's jobs are
+    claimed as they came due, and all shards in turn: so each place counts as often as there are shards with more due
+    than is claimed.
+    """
+    asked = list(jobs)
+    each = COUNTED // max(1, len(shards))
+    given = {"tenant": tenant, "ids": [job.id for job in asked], "now": now, "limit": each}
+    before = dict(
+        connection.execute(_sql("due_line"), given | {"shards": list({job.shard for job in asked})}).fetchall()
+    )
+    row: Any = connection.execute(_sql("held"), {"tenant": tenant, "shards": list(shards)}).fetchone()
+    return {job.id: before.get(job.id, each) * max(1, row[0]) for job in asked}
 
 
 def read_ahead_of_job(connection: Connection, fires: Sequence[WaitingFire]) -> dict[UUID, list[str]]:

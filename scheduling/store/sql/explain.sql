@@ -51,30 +51,32 @@ ORDER BY scheduled_for, id LIMIT %(limit)s
 SELECT s.id, coalesce(s.owner_id, ''), coalesce(n.lease_until > clock_timestamp(), false)
 FROM scheduling_shard s LEFT JOIN scheduling_node n ON n.id = s.owner_id
 
--- name: line
--- The places of some fires among what waits of their tenant: parked for it, due to be tried again, or claimed and not published. Those that
--- came due at the same instant go as they were claimed. Of each (lane, task) how many there are, and how many are before each that is asked for.
-WITH waits AS MATERIALIZED (
-    SELECT w.*, j.lane, j.task FROM (
-        (SELECT f.job_id, f.id, f.fire_at, f.wake_at, f.claimed_at, f.attempt, f.origin, f.seq_epoch, f.seq FROM scheduling_fire f
-         WHERE f.shard_id = ANY (%(shards)s::smallint[]) AND f.tenant_id = %(tenant)s AND f.state IN ('parked', 'retry_wait')
-           AND (f.wake_at <= %(now)s OR f.reason IN ('share', 'rate', 'cap', 'budget'))
-         LIMIT %(limit)s)
-        UNION ALL
-        (SELECT f.job_id, f.id, f.fire_at, f.wake_at, f.claimed_at, f.attempt, f.origin, f.seq_epoch, f.seq
-         FROM scheduling_shardprogress p
-         CROSS JOIN LATERAL (
-             SELECT * FROM scheduling_fire
-             WHERE shard_id = p.shard_id AND state = 'claimed' AND (seq_epoch, seq) > (p.seq_epoch, p.seq) AND tenant_id = %(tenant)s
-               AND fire_at <= %(now)s
-             LIMIT %(limit)s
-         ) AS f
-         WHERE p.shard_id = ANY (%(shards)s::smallint[]))
-    ) AS w
-    JOIN scheduling_job j ON j.id = w.job_id
-    WHERE j.paused_at IS NULL OR w.origin <> ''
+-- name: waits
+-- What waits of a tenant: parked for it, due to be tried again, or claimed and not published; not what a pause holds.
+SELECT w.*, j.lane, j.task FROM (
+    (SELECT f.job_id, f.id, f.fire_at, f.wake_at, f.claimed_at, f.attempt, f.origin, f.seq_epoch, f.seq FROM scheduling_fire f
+     WHERE f.shard_id = ANY (%(shards)s::smallint[]) AND f.tenant_id = %(tenant)s AND f.state IN ('parked', 'retry_wait')
+       AND (f.wake_at <= %(now)s OR f.reason IN ('share', 'rate', 'cap', 'budget'))
+     LIMIT %(limit)s)
+    UNION ALL
+    (SELECT f.job_id, f.id, f.fire_at, f.wake_at, f.claimed_at, f.attempt, f.origin, f.seq_epoch, f.seq
+     FROM scheduling_shardprogress p
+     CROSS JOIN LATERAL (
+         SELECT * FROM scheduling_fire
+         WHERE shard_id = p.shard_id AND state = 'claimed' AND (seq_epoch, seq) > (p.seq_epoch, p.seq) AND tenant_id = %(tenant)s
+           AND fire_at <= %(now)s
+         LIMIT %(limit)s
+     ) AS f
+     WHERE p.shard_id = ANY (%(shards)s::smallint[]))
     LIMIT %(limit)s
-), placed AS (
+) AS w
+JOIN scheduling_job j ON j.id = w.job_id
+WHERE j.paused_at IS NULL OR w.origin <> ''
+
+-- name: line
+-- Of each (lane, task) how much waits of a tenant, and how much is before each fire that is asked for. Those that came due at the same
+-- instant go as they were claimed.
+WITH waits AS MATERIALIZED ({waits}), placed AS (
     SELECT id, lane, task, row_number() OVER (
         PARTITION BY lane, task ORDER BY CASE WHEN attempt = 0 THEN fire_at ELSE claimed_at END, claimed_at, seq_epoch, seq, id
     ) - 1 AS ahead FROM waits
@@ -82,10 +84,14 @@ WITH waits AS MATERIALIZED (
 SELECT NULL::uuid, lane, task, count(*) FROM waits GROUP BY lane, task
 UNION ALL SELECT id, lane, task, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
 
+-- name: in_line
+-- The first part of it alone.
+SELECT lane, task, count(*) FROM ({waits}) AS waits GROUP BY lane, task
+
 -- name: due_line
--- The places of some jobs among those of their tenant that are due and not claimed, each in its own shard; and how many each shard has. A
--- shard's are claimed as they came due, and all shards in turn.
-WITH due AS MATERIALIZED (
+-- The places of some jobs among those of their tenant and lane that are due and not claimed in the same shard, as they came due. (Those
+-- that are beyond so many are left out.)
+WITH due AS (
     SELECT w.shard, j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
     CROSS JOIN LATERAL (
         (SELECT id, lane, next_fire_at AS fire_at, ctid AS place FROM scheduling_job
@@ -98,10 +104,13 @@ WITH due AS MATERIALIZED (
          ) AS e JOIN scheduling_job k ON k.id = e.job_id)
     ) AS j
 ), placed AS (
-    SELECT id, shard, lane, row_number() OVER (PARTITION BY shard, lane ORDER BY fire_at, place) - 1 AS ahead FROM due
+    SELECT id, row_number() OVER (PARTITION BY shard, lane ORDER BY fire_at, place) - 1 AS ahead FROM due
 )
-SELECT NULL::uuid, shard, lane, count(*) FROM due GROUP BY shard, lane
-UNION ALL SELECT id, shard, lane, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
+SELECT id, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
+
+-- name: held
+-- Shards in which a tenant has more due than is claimed.
+SELECT count(*) FROM scheduling_hold WHERE tenant_id = %(tenant)s AND shard_id = ANY (%(shards)s::smallint[])
 
 -- name: ahead_of_job
 -- Of fires that wait for earlier ones of their jobs: the first of these, running ones before the others.
