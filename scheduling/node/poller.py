@@ -16,9 +16,11 @@ from uuid import UUID
 
 from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.coordination.port import Assignment, Coordinator
+from scheduling.core.clock import Clock
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.gates import Queue, lane_of
 from scheduling.core.latency import LatencyHistogram
+from scheduling.core.lines import SOON_S
 from scheduling.core.ticks import Ticks
 from scheduling.core.unstarted import LIMIT, QUEUES, Unstarted
 from scheduling.core.upkeep import EXPIRE_S, REDRIVE_S
@@ -28,6 +30,7 @@ from scheduling.node.collector import Collector
 from scheduling.node.health import Health
 from scheduling.node.hooks import Hooks
 from scheduling.node.lease_keeper import LeaseKeeper
+from scheduling.node.poll_limits import PollLimits
 from scheduling.node.queue_watcher import QueueWatcher
 from scheduling.node.redriver import Redriver
 from scheduling.store.connection import Connect
@@ -49,7 +52,7 @@ Seen = frozenset[Queue]
 class Poller:
     """``backlog``: published, unconfirmed fires at which it stops polling; ``confirm_s``: the deadline of a claim;
     ``collector``: what brings home what the broker has dead-lettered, where it does such a thing; ``queues``: where to
-    look whether messages are gone.
+    look whether messages are gone; ``limits``: of tenants, by the poller's own clock; None: they have none.
     """
 
     def __init__(
@@ -68,10 +71,12 @@ class Poller:
         collector: Collector | None = None,
         queues: QueueWatch | None = None,
         look_s: float = LOOK_S,
+        limits: Callable[[Clock], PollLimits] | None = None,
     ) -> None:
         self._node, self._store, self._publisher, self._collector = node, store, publisher, collector
         self._tick_s, self._confirm_s, self._batch, self._backlog = tick_s, confirm_s, batch, backlog
         self._clock = DatabaseClock()
+        self._limits = None if limits is None else limits(self._clock)
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._note)
         self._hints = Listener(connect, CHANNEL, lambda _: self._wake.put(None))
         # outcomes, what was seen of queues, or only a reason to look
@@ -100,6 +105,8 @@ class Poller:
             self._watcher.start()
         self._lease.start()
         self._store.adopt()
+        if self._limits is not None:
+            self._limits.start()
         self._redriver.start()
         self._hints.start()
         if self._collector is not None:
@@ -111,6 +118,9 @@ class Poller:
             now = self._clock.monotonic()
             if now >= poll_at:
                 poll_at = now if self._poll() else now + self._tick_s
+            limits_s = self._limits.wait_s() if self._limits is not None else None
+            if limits_s is not None:
+                poll_at = min(poll_at, self._clock.monotonic() + max(limits_s, SOON_S))
             if self._wait(poll_at - self._clock.monotonic()):
                 poll_at = 0.0
             self.health.turned()
@@ -126,14 +136,23 @@ class Poller:
         if len(self._in_flight) >= self._backlog:
             return False
         self._tried(self._keep_up, "upkeep has failed")
+        if self._limits is not None:
+            self._tried(self._limits.look, "limits were not looked at")
         fires = self._tried(self._take, "nothing was claimed, or its answer was lost")
         if fires is None:
             return False
         self._ticks.tick(self._store.shards, self._clock.monotonic())
-        self._publish(fires)
+        self._publish(self._within_limits(fires))
         lost = self._store.lost_runs()  # most of which run again at once
         self._hooks.lost(lost)
         return bool(lost) or len(fires) >= self._batch
+
+    def _within_limits(self, fires: list[Fire]) -> list[Fire]:
+        """Those that may go now. What could not be asked for stays claimed, until its deadline."""
+        limits, returned = self._limits, self._store.returned
+        if limits is None or not fires:
+            return fires
+        return self._tried(lambda: limits.admit(fires, returned), "nothing was admitted") or []
 
     def _take(self) -> list[Fire]:
         failpoint(Point.CLAIM_BEFORE)
@@ -235,6 +254,8 @@ class Poller:
                 self._refused.append(fire)
         if confirmed:
             self._tried(lambda: self._record(confirmed), f"{len(confirmed)} confirms were not recorded")
+        if confirmed and self._limits is not None:
+            self._limits.confirmed(confirmed)
         if confirmed and self._hooks.tells_of_fires:
             self._hooks.fired(confirmed)
 
@@ -254,6 +275,8 @@ class Poller:
                 again.append(fire)
             else:
                 del self._in_flight[fire.id]
+                if self._limits is not None:
+                    self._limits.dropped([fire])
         self._publish(again)
 
     def _note(self, assignment: Assignment) -> None:
@@ -274,6 +297,8 @@ class Poller:
         if self._watcher is not None:
             self._watcher.stop()
         self._redriver.stop(timeout_s=1.0)
+        if self._limits is not None:
+            self._limits.close()
         self._lease.leave(timeout_s=1.0)
         self._store.close()
         self._hooks.stop(timeout_s=1.0)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -20,15 +21,18 @@ from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.judging import judge_fires, judge_overlaps
+from scheduling.core.lines import Pull
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.planning import plan_jobs
+from scheduling.core.runs import RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.store import partitions
-from scheduling.store.arrays import booleans
+from scheduling.store.arrays import booleans, integers
 from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import Connect, Connection, Link
 from scheduling.store.due import DueReader
 from scheduling.store.holders import Holders
+from scheduling.store.in_flight import read_runs
 from scheduling.store.pauses import end_those_over
 from scheduling.store.reap import Reaped, reap
 from scheduling.store.rows import fire_of
@@ -54,6 +58,8 @@ BY_AGE = {
     "same_shard": "true",
 }
 SURELY_LATER_S = 2.0
+LOOKED_AT = 5000  # of what was published lately: of capped tenants there is hardly more
+WALK = 100  # in a shard, over what waits for something else
 
 
 class PollingStore:
@@ -86,6 +92,7 @@ class PollingStore:
         self._holders = Holders(connect, grace=grace)
         self._reaped = Reaped([], [])
         self._cancelled: list[LostRun] = []
+        self.returned: frozenset[UUID] = frozenset()  # of the last poll: what had waited, or was claimed before
 
     def adopt(self) -> None:
         """At a node's start: take up what a stop with owners left."""
@@ -132,9 +139,9 @@ class PollingStore:
 
     def _take(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
         fires = self._claim(connection, clock, limit)
-        fires += self._release(connection, clock, limit)
-        fires += self._reclaim(connection, limit)
-        fires, skips = judge_fires(fires, clock)
+        back = self._release(connection, clock, limit) + self._reclaim(connection, limit)
+        self.returned = frozenset(fire.id for fire in back)
+        fires, skips = judge_fires(fires + back, clock)
         self._settle(connection, skips)  # before predecessors are counted
         fires = self._in_their_turn(connection, fires, clock)
         end_those_over(connection, self.shards, now=clock.now())
@@ -146,6 +153,39 @@ class PollingStore:
         values = fire_keys(fires) | {"tasks": [fire.work.task for fire in fires], "patience": self._patience}
         with self._link() as connection:
             connection.execute(self._polling_sql["confirm"], values)
+
+    def park(self, settlements: Sequence[Settlement]) -> None:
+        """Claimed fires whose limits say: later."""
+        with self._link() as connection:
+            self._settle(connection, settlements)
+
+    def bring_back(self, pull: Pull, *, now: datetime) -> tuple[int, bool]:
+        """Let so many of those who are parked for this limit be due; how many there were, and whether there may be
+        more. ``now`` is job time.
+        """
+        tenant, lane, task = pull.key
+        values: dict[str, Any] = {"tenant": tenant, "lane": lane, "task": task, "reason": pull.reason}
+        values |= {"count": pull.count, "walk": pull.count + WALK, "now": now, "shards": integers(sorted(self.shards))}
+        with self._link() as connection:
+            found = connection.execute(self._polling_sql["bring_back"], values).fetchone()
+        assert found is not None
+        return found[0], found[1]
+
+    def runs(self, fires: Sequence[Fire]) -> list[RunSeen]:
+        """Which of these have begun, and which are over; the others are left out."""
+        with self._link() as connection:
+            return read_runs(connection, fires)
+
+    def in_flight(self, tenants: Sequence[int], *, with_published: bool) -> list[Fire]:
+        """What runs of these tenants; and what was published lately and has not begun, of at most so many in all."""
+        if not tenants:
+            return []
+        values = {"tenants": integers(tenants), "shards": integers(sorted(self.shards)), "looked_at": LOOKED_AT}
+        with self._link() as connection:
+            rows = connection.execute(self._polling_sql["running"], values).fetchall()
+            if with_published:
+                rows += connection.execute(self._polling_sql["published"], values).fetchall()
+        return [fire_of(row, time.monotonic()) for row in rows]
 
     def unstarted(self, *, limit: int) -> Unstarted:
         """What was confirmed, and not acquired in time."""

@@ -67,3 +67,43 @@ WITH due AS MATERIALIZED (
     RETURNING f.id, d.is_gone
 )
 SELECT id FROM looked_at WHERE is_gone
+
+-- name: bring_back
+-- Of those who wait for a limit the longest parked are due. Of each shard so much is looked at, and no more: what waits there for another
+-- limit is not to hold us up. How many there were, and whether there may be others behind what was looked at.
+WITH looked_at AS MATERIALIZED (
+    SELECT w.*, row_number() OVER (PARTITION BY every.shard ORDER BY w.wake_at) AS place
+    FROM unnest(%(shards)s::smallint[]) AS every(shard)
+    CROSS JOIN LATERAL (
+        SELECT scheduled_for, id, history_days, job_id, wake_at, reason FROM scheduling_fire
+        WHERE shard_id = every.shard AND tenant_id = %(tenant)s AND state IN ('parked', 'retry_wait') AND wake_at > %(now)s
+        ORDER BY wake_at LIMIT %(walk)s
+    ) AS w
+), longest AS MATERIALIZED (
+    SELECT w.* FROM looked_at w JOIN scheduling_job j ON j.id = w.job_id
+    WHERE w.reason = %(reason)s AND %(lane)s IN ('', j.lane) AND %(task)s IN ('', j.task)
+    ORDER BY w.wake_at LIMIT %(count)s
+), held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
+    SELECT f.scheduled_for, f.id, f.history_days
+    FROM longest l JOIN scheduling_fire f ON (f.scheduled_for, f.id, f.history_days) = (l.scheduled_for, l.id, l.history_days)
+    WHERE f.state = 'parked' AND f.reason = %(reason)s
+    ORDER BY f.shard_id, f.fire_at, f.id
+    FOR NO KEY UPDATE OF f SKIP LOCKED
+), due AS (
+    UPDATE scheduling_fire f SET wake_at = %(now)s
+    FROM held h WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
+)
+SELECT (SELECT count(*) FROM longest), coalesce((SELECT max(place) FROM looked_at), 0) >= %(walk)s
+
+-- name: running
+SELECT {fire_columns} FROM scheduling_fire f {fire_work}
+WHERE f.shard_id = ANY (%(shards)s::smallint[]) AND f.state = 'running' AND f.tenant_id = ANY (%(tenants)s::integer[])
+
+-- name: published
+-- Of what was published the newest, of whomever.
+SELECT {fire_columns}
+FROM (
+    SELECT * FROM scheduling_fire WHERE state = 'claimed' AND claimed_until IS NOT NULL AND confirmed
+    ORDER BY claimed_until DESC LIMIT %(looked_at)s
+) AS f {fire_work}
+WHERE f.tenant_id = ANY (%(tenants)s::integer[]) AND {guarded}

@@ -1,0 +1,144 @@
+"""Lines of those whom limits hold back: who goes behind whom, and how many come back when."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairness.core.admission import BUDGET, CAP, RATE, Refusal, Request
+from fairness.core.terms import Bound
+from scheduling.core.lines import FAR_S, MOST, PROBE_S, SOON_S, Lines, Pull
+
+KEY = (7, "", "")
+TASK = (7, "", "t")
+
+
+def rate(per_s: float = 10.0) -> Request:
+    return Request("m", 7, "bulk", "t", [(KEY, Bound(rate_per_s=per_s))])
+
+
+def cap(limit: int = 3) -> Request:
+    return Request("m", 7, "bulk", "t", [(KEY, Bound(max_in_flight=limit))])
+
+
+def refuse(
+    lines: Lines, request: Request, reason: str, *, after_s: float | None = None, at: float = 0.0, new: bool = True
+) -> float:
+    return lines.refused(request, Refusal(reason, KEY, after_s), at, is_new=new)
+
+
+def pulled(lines: Lines, at: float, *, found: int | None = None) -> list[int]:
+    """How many come back; that many are there, unless told otherwise."""
+    pulls = list(lines.pulls(at))
+    for pull in pulls:
+        lines.pulled(pull, pull.count if found is None else found, at)
+    return [pull.count for pull in pulls]
+
+
+def test_nobody_is_ahead_before_somebody_was_refused() -> None:
+    assert Lines().ahead_of(rate()) is None
+
+
+def test_who_is_new_waits_behind_who_was_refused_before() -> None:
+    lines = Lines()
+    assert refuse(lines, rate(), RATE, after_s=0.1) == FAR_S
+    assert lines.ahead_of(rate()) == (RATE, KEY)
+    assert lines.ahead_of(cap()) is None
+    assert lines.ahead_of(Request("m", 8, "bulk", "t", [((8, "", ""), Bound(rate_per_s=10.0))])) is None
+
+
+def test_who_came_back_and_is_refused_stays_in_front_each_in_its_turn() -> None:
+    lines = Lines()
+    assert refuse(lines, rate(), RATE, after_s=0.2, new=False) == pytest.approx(0.2)
+    assert refuse(lines, rate(), RATE, after_s=0.2, new=False) == pytest.approx(0.3)
+    assert refuse(lines, cap(), CAP, new=False) == PROBE_S
+    assert refuse(lines, cap(), CAP, after_s=0.0, new=False) == SOON_S
+
+
+def test_by_a_rate_so_many_come_back_as_it_lets_through_meanwhile() -> None:
+    lines = Lines()
+    refuse(lines, rate(10), RATE, after_s=0.1)
+    assert pulled(lines, 0.05) == []
+    assert pulled(lines, 0.1) == [1]
+    assert lines.next_at() == pytest.approx(0.2)
+    assert pulled(lines, 0.6) == [5]
+    assert pulled(lines, 1000.0) == [MOST]
+
+
+def test_nobody_comes_back_while_those_who_did_are_refused() -> None:
+    lines = Lines()
+    refuse(lines, rate(10), RATE, after_s=0.1)
+    assert pulled(lines, 0.1) == [1]
+    refuse(lines, rate(10), RATE, after_s=0.1, at=0.2, new=False)
+    assert pulled(lines, 0.35) == []
+    assert pulled(lines, 0.46) == [3]
+
+
+def test_as_many_come_back_as_have_left_a_cap() -> None:
+    lines = Lines()
+    refuse(lines, cap(), CAP)
+    lines.left(cap(), 0.1)
+    lines.left(cap(), 0.1)
+    assert pulled(lines, 0.1) == [2]
+    assert pulled(lines, 0.2) == []
+
+
+def test_as_a_place_becomes_free_somebody_comes_back_at_once_although_others_were_refused() -> None:
+    lines = Lines()
+    refuse(lines, cap(), CAP)
+    assert pulled(lines, 1.0) == [1]
+    refuse(lines, cap(), CAP, at=1.0, new=False)
+    lines.left(cap(), 1.1)
+    assert pulled(lines, 1.1) == [1]
+
+
+def test_places_that_nobody_was_seen_to_leave_are_tried_more_and_more_of_them() -> None:
+    lines = Lines()
+    refuse(lines, cap(), CAP)
+    assert [pulled(lines, float(second)) for second in range(1, 5)] == [[1], [2], [4], [8]]
+    refuse(lines, cap(), CAP, at=4.5, new=False)
+    assert pulled(lines, 5.5) == []
+    assert pulled(lines, 6.5) == [1]
+
+
+def test_a_line_ends_when_there_is_nobody_left() -> None:
+    lines = Lines()
+    refuse(lines, rate(10), RATE, after_s=0.1)
+    assert pulled(lines, 0.5, found=2) == [5]
+    assert lines.ahead_of(rate()) is None
+    assert lines.next_at() is None
+
+
+def test_a_line_that_was_not_looked_through_goes_on() -> None:
+    lines = Lines()
+    refuse(lines, rate(10), RATE, after_s=0.1)
+    (pull,) = lines.pulls(0.1)
+    lines.pulled(pull, 0, 0.1, is_more=True)
+    assert lines.ahead_of(rate()) == (RATE, KEY)
+
+
+def test_a_budget_is_asked_again_on_the_next_day() -> None:
+    lines = Lines()
+    request = Request("m", 7, "bulk", "t", [], daily_fires=5)
+    assert refuse(lines, request, BUDGET, after_s=5000.0) == 5000.0
+    assert lines.ahead_of(request) == (BUDGET, KEY)
+    assert pulled(lines, 4999.0) == []
+    assert pulled(lines, 5000.0) == [1]
+    assert pulled(lines, 5000.1) == [2]
+
+
+def test_a_line_that_is_only_looked_for_holds_nobody_until_somebody_is_found() -> None:
+    lines = Lines()
+    lines.look_for([((RATE, KEY), Bound(rate_per_s=10.0))], 0.0)
+    assert lines.ahead_of(rate()) is None
+    assert pulled(lines, 0.0, found=0) == [1]
+    assert lines.next_at() is None
+    lines.look_for([((RATE, KEY), Bound(rate_per_s=10.0))], 1.0)
+    assert pulled(lines, 1.0) == [1]
+    assert lines.ahead_of(rate()) == (RATE, KEY)
+
+
+def test_when_a_limit_has_changed_those_who_wait_ask_anew() -> None:
+    lines = Lines()
+    refuse(lines, Request("m", 7, "bulk", "t", [], daily_fires=5), BUDGET, after_s=5000.0)
+    lines.look_for([((BUDGET, KEY), Bound())], 10.0, step=MOST)
+    assert list(lines.pulls(10.0)) == [Pull(BUDGET, KEY, MOST)]
