@@ -156,7 +156,7 @@ def read_due_line(
     asked = list(jobs)
     each = COUNTED // max(1, len(shards))
     given = {"tenant": tenant, "ids": [job.id for job in asked], "now": now, "limit": each}
-    before = dict(
+    before: dict[UUID, int] = dict(
         connection.execute(_sql("due_line"), given | {"shards": list({job.shard for job in asked})}).fetchall()
     )
     row: Any = connection.execute(_sql("held"), {"tenant": tenant, "shards": list(shards)}).fetchone()
