@@ -34,7 +34,7 @@ REDIS = "redis://127.0.0.1:6379/9"  # of the benchmark alone: it is emptied
 CREATED_PER_S = 150  # tenants with their jobs, at least: T is chosen before they are made
 STARTS_S = 20.0  # nodes and worker, before T
 EVERY_S = 60
-PATIENCE_S = 240.0
+PATIENCE_S = 500.0
 BEGUN = "SELECT count(DISTINCT tenant_id) FROM scheduling_fire WHERE started_at IS NOT NULL"
 LAST_BEGUN = """
 SELECT extract(epoch FROM max(f.first_at) - %s)::float8

@@ -41,6 +41,7 @@ USED_S = 60.0  # between two updates of the time of last use
 LATELY_S = 90.0  # a queue that was used so shortly ago is brought back if its row has gone
 MOVES = 5  # tenants that may get a queue of their own in one refresh: the others are still served
 FORGETS = 0.5  # what was sent a second ago counts so much now
+FORGOTTEN = FORGETS**60
 
 
 class Key(NamedTuple):
@@ -58,12 +59,16 @@ class _Bucket:
 
 
 class _Place:
-    """Where a tenant's lane is published: ``own``, or one of ``buckets``."""
+    """Where a tenant's lane is published: to its ``own``, or to one of ``buckets``; there may be many of these, so they
+    hold no more than that.
+    """
 
     __slots__ = ("buckets", "load", "own", "sent", "tenant")
 
-    def __init__(self, tenant: str, own: QueueSpec, buckets: tuple[_Bucket, _Bucket] | None) -> None:
-        self.tenant, self.own, self.buckets = tenant, own, buckets
+    def __init__(
+        self, tenant: str, *, own: QueueSpec | None = None, buckets: tuple[_Bucket, _Bucket] | None = None
+    ) -> None:
+        self.tenant, self.own, self.buckets = tenant, own, buckets  # one of the two
         self.sent = 0  # since the last refresh
         self.load = 0.0
 
@@ -109,8 +114,9 @@ class QueueMap:
         if place is None:
             return self._miss(tenant, Key(tenant_id, str(lane)))
         place.sent += 1
-        if place.buckets is None:
-            return place.own
+        if (own := place.own) is not None:
+            return own
+        assert place.buckets is not None
         first, second = place.buckets
         bucket = second if second.load < first.load else first
         bucket.load += 1
@@ -183,7 +189,7 @@ class QueueMap:
         return self._buckets.setdefault(spec.name, _Bucket(spec, lane))
 
     def _first_use(self, tenant: str, key: Key, buckets: tuple[_Bucket, _Bucket]) -> QueueSpec:
-        self._places[key] = _Place(tenant, self._plan.queue(tenant, key.lane), buckets)
+        self._places[key] = _Place(tenant, buckets=buckets)
         return self.queue_for(tenant, *key)
 
     def _without_a_row(self, tenant: str, key: Key) -> QueueSpec:
@@ -269,7 +275,7 @@ class QueueMap:
             places = list(self._places.items())
         for (tenant_id, lane), place in places:
             sent, place.sent = place.sent, 0
-            if place.buckets is None:
+            if place.own is not None:
                 if sent:
                     self._used_at[place.own.name] = QueueRow(place.own.name, tenant_id, lane), now_s
             else:
@@ -282,19 +288,19 @@ class QueueMap:
 
     def _adopt(self, in_use: dict[str, QueueRow]) -> None:
         """The rows are what holds: who has a queue of its own takes it, who has none any more is asked for anew. Who
-        shares, and was not seen for some seconds, is forgotten: that costs nothing, and there may be many.
+        shares, and was not seen for a minute, is forgotten: that costs nothing, and there may be many.
         """
         with self._lock:
             self._in_use = in_use
             for key, place in list(self._places.items()):
-                if place.buckets is None:
+                if place.own is not None:
                     is_gone = place.own.name not in in_use
+                    if is_gone and place.sent:  # since ``_note_use``
+                        self._owed[place.own.name] = QueueRow(place.own.name, *key)
                 else:
-                    is_gone = place.load < 0.01 or any(bucket.spec.name not in in_use for bucket in place.buckets)
+                    is_gone = place.load < FORGOTTEN or any(b.spec.name not in in_use for b in place.buckets or ())
                 if is_gone:
                     del self._places[key]
-                    if place.sent and place.buckets is None:  # since ``_note_use``
-                        self._owed[place.own.name] = QueueRow(place.own.name, *key)
             for row in in_use.values():
                 if row.tenant_id is not None:
                     self._give_own(row)
@@ -304,16 +310,16 @@ class QueueMap:
         if owner is None or row.tenant_id is None or row.name != self._plan.queue(*owner).name:
             return  # of another version: it drains
         place = self._places.get((row.tenant_id, row.lane))
-        if place is None or place.buckets is not None:
-            self._places[Key(row.tenant_id, row.lane)] = _Place(owner[0], self._plan.queue(*owner), None)
+        if place is None or place.own is None:
+            self._places[Key(row.tenant_id, row.lane)] = _Place(owner[0], own=self._plan.queue(*owner))
 
     def _move_busiest(self, room: int) -> None:
         with self._lock:
-            sharing = [(place.load, key, place) for key, place in self._places.items() if place.buckets is not None]
+            sharing = [(place.load, key, place) for key, place in self._places.items() if place.own is None]
         sharing.sort(key=lambda one: -one[0])
         moved = sharing[: min(room, MOVES)]
         if moved:
-            self._assign([QueueRow(place.own.name, key[0], key[1]) for _, key, place in moved])
+            self._assign([QueueRow(self._plan.queue_name(place.tenant, key[1]), *key) for _, key, place in moved])
 
     def _answer(self, asked: dict[Key, str]) -> None:
         """Queues of their own as far as there are, and shared ones for the others."""
@@ -347,5 +353,5 @@ class QueueMap:
             self._in_use = self._in_use | {name: needed[name] for name in made}
             for key, tenant in asked.items():
                 if buckets := self._shared_ones(tenant, key):
-                    self._places[key] = _Place(tenant, self._plan.queue(tenant, key.lane), buckets)
-                    self._places[key].load = 1.0  # it is about to be used
+                    place = self._places[key] = _Place(tenant, buckets=buckets)
+                    place.load = 1.0  # it is about to be used

@@ -264,6 +264,22 @@ def test_what_comes_at_the_last_moment_is_counted(start, queues, acme, connect, 
     assert f"2 messages came into {name}" in caplog.text
 
 
+def test_on_redis_a_queue_that_is_empty_is_none_and_one_that_is_not_stays(connect, acme, redis_url, unique):
+    janitor = Janitor(connect, KombuQueues(redis_url), grace_s=60)
+    TenantQueue.objects.create(name=unique, tenant=acme, lane="bulk", made_at=LONG_AGO, used_at=LONG_AGO)
+    with kombu.Connection(redis_url) as redis, redis.SimpleQueue(unique) as queue:
+        assert janitor.tidy().retired == [unique]
+        queue.put("late")
+        days_pass()
+        assert janitor.tidy().restored == [unique]
+        queue.clear()
+    for _ in range(2):
+        days_pass()
+        janitor.tidy()
+    janitor._rows.close()
+    assert not TenantQueue.objects.exists()
+
+
 def test_a_broker_that_is_not_there_leaves_everything_in_use(connect, acme):
     janitor = Janitor(connect, KombuQueues("amqp://guest@127.0.0.1:1//"))
     TenantQueue.objects.create(name="x", tenant=acme, lane="bulk", made_at=LONG_AGO, used_at=LONG_AGO)
