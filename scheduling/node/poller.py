@@ -14,6 +14,7 @@ from threading import Event
 from typing import TypeVar
 from uuid import UUID
 
+from fairness.queue_janitor import Janitor
 from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.coordination.port import Assignment, Coordinator
 from scheduling.core.clock import Clock
@@ -53,6 +54,7 @@ class Poller:
     """``backlog``: published, unconfirmed fires at which it stops polling; ``confirm_s``: the deadline of a claim;
     ``collector``: what brings home what the broker has dead-lettered, where it does such a thing; ``queues``: where to
     look whether messages are gone; ``limits``: of tenants, by the poller's own clock; None: they have none.
+    ``janitor``: retires queues that nobody uses.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Poller:
         queues: QueueWatch | None = None,
         look_s: float = LOOK_S,
         limits: Callable[[Clock], PollLimits] | None = None,
+        janitor: Janitor | None = None,
     ) -> None:
         self._node, self._store, self._publisher, self._collector = node, store, publisher, collector
         self._tick_s, self._confirm_s, self._batch, self._backlog = tick_s, confirm_s, batch, backlog
@@ -82,7 +85,7 @@ class Poller:
         # outcomes, what was seen of queues, or only a reason to look
         self._wake: SimpleQueue[Sequence[Outcome] | Seen | None] = SimpleQueue()
         self._hooks = Hooks()
-        self._redriver = Redriver(connect)
+        self._redriver, self._janitor = Redriver(connect), janitor
         self._watcher = None if queues is None else QueueWatcher(queues, self._wake.put)
         self._unstarted: Unstarted | None = None  # whose queues are asked for
         self._look_s, self._look_at = look_s, 0.0
@@ -108,6 +111,8 @@ class Poller:
         if self._limits is not None:
             self._limits.start()
         self._redriver.start()
+        if self._janitor is not None:
+            self._janitor.start()
         self._hints.start()
         if self._collector is not None:
             self._collector.start()
@@ -182,6 +187,8 @@ class Poller:
         if now >= self._redrive_at:
             self._redrive_at = now + REDRIVE_S
             self._redriver.ask(self._clock.now())
+            if self._janitor is not None:
+                self._janitor.ask()
         if self._watcher is not None and self._unstarted is None and now >= self._look_at:
             self._look_at = now + self._look_s
             self._ask_for(self._store.unstarted(limit=LIMIT), self._watcher)
@@ -297,6 +304,8 @@ class Poller:
         if self._watcher is not None:
             self._watcher.stop()
         self._redriver.stop(timeout_s=1.0)
+        if self._janitor is not None:
+            self._janitor.stop(timeout_s=1.0)
         if self._limits is not None:
             self._limits.close()
         self._lease.leave(timeout_s=1.0)
