@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -38,11 +39,14 @@ from scheduling.coordination.etcd_gateway import EtcdAddress
 from scheduling.coordination.port import Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
+from scheduling.core.clock import Clock
 from scheduling.core.engine import EngineLimits
 from scheduling.core.fire import Fire, Lane
 from scheduling.core.turn import FairLimits
+from scheduling.node.admitting import Admitting
 from scheduling.node.collector import Collector
 from scheduling.node.node import Node
+from scheduling.node.poll_limits import PollLimits
 from scheduling.node.poller import Poller
 from scheduling.node.share_keeper import LiveNodes
 from scheduling.node.share_threads import Shares
@@ -50,6 +54,7 @@ from scheduling.services.run_node import Runnable
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.collect import CollectStore
 from scheduling.store.connection import Connect, connector
+from scheduling.store.permits import Permits
 from scheduling.store.polling import PollingStore
 from scheduling.store.port import ScheduleStore
 from scheduling.store.postgres import PostgresStore
@@ -63,15 +68,16 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     alone = settings.STOP is Stop.ONE
     coordinator = build_coordinator(settings, connect, node=node, region=region)
     if settings.STOP is Stop.TWO:
+        store = PollingStore(
+            connect,
+            shards=settings.SHARDS,
+            grace=_grace(settings),
+            confirm_s=settings.CONFIRM_S,
+            patience=timedelta(seconds=settings.START_PATIENCE_S),
+        )
         return Poller(
             node,
-            store=PollingStore(
-                connect,
-                shards=settings.SHARDS,
-                grace=_grace(settings),
-                confirm_s=settings.CONFIRM_S,
-                patience=timedelta(seconds=settings.START_PATIENCE_S),
-            ),
+            store=store,
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
@@ -82,6 +88,8 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
             backlog=settings.BACKLOG,
             collector=build_collector(connect),
             queues=build_queue_watch(queue_map),
+            limits=build_poll_limits(settings, store, connect, node=node),
+            janitor=build_janitor(connect),
         )
     limits = EngineLimits(
         window_s=0.0 if alone else settings.WINDOW_S,
@@ -131,6 +139,22 @@ def build_shares(settings: SchedulingSettings, *, node: str) -> Shares | None:
         limiter=limiting.limiter(settings.REDIS_URL, **common),
         exchange=limiting.exchange(settings.REDIS_URL, **common) if settings.fairness is Fairness.FAIR else None,
         live=live,
+    )
+
+
+def build_poll_limits(
+    settings: SchedulingSettings, store: PollingStore, connect: Connect, *, node: str
+) -> Callable[[Clock], PollLimits] | None:
+    """Of stop 2: by the poller's clock."""
+    shares = build_shares(settings, node=node)
+    if shares is None:
+        return None
+    return lambda clock: PollLimits(
+        store=store,
+        admitting=Admitting(Permits(connect, clock), shares.limiter),
+        connect=connect,
+        clock=clock,
+        live=shares.live,
     )
 
 

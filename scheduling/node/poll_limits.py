@@ -20,7 +20,9 @@ from scheduling.core.fire import Fire
 from scheduling.core.judging import parked
 from scheduling.core.lines import FAR_S, MOST, LineKey, Lines, keys_of
 from scheduling.node.admitting import Admitting
+from scheduling.node.share_keeper import LiveNodes
 from scheduling.store.connection import Connect, Link
+from scheduling.store.fleet import live_nodes
 from scheduling.store.polling import PollingStore
 from scheduling.store.port import StoreUnavailable
 from scheduling.store.terms import TermsReader
@@ -33,8 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 class PollLimits:
-    def __init__(self, *, store: PollingStore, admitting: Admitting, connect: Connect, clock: Clock) -> None:
-        self._store, self._admitting, self._clock = store, admitting, clock
+    """``live`` is told which nodes live."""
+
+    def __init__(
+        self, *, store: PollingStore, admitting: Admitting, connect: Connect, clock: Clock, live: LiveNodes
+    ) -> None:
+        self._store, self._admitting, self._clock, self._live = store, admitting, clock, live
         self._link, self._reader = Link(connect), TermsReader()
         self._lines = Lines()
         self._in_flight: dict[UUID, tuple[Fire, Request]] = {}  # of capped tenants; published, and not seen over
@@ -171,6 +177,7 @@ class PollLimits:
         before = self._reader.terms
         with self._link() as connection:
             changed = self._reader.read(connection)
+            self._live.know(live_nodes(connection))
         if changed and before:
             after = self._reader.terms
             tenants = [tenant for tenant, terms in before.items() if after.get(tenant) != terms]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fairness.core.admission import BUDGET, CAP, Refusal, Request
 from scheduling.core.clock import Clock
 from scheduling.core.fire import Fire
-from scheduling.store.budgets import Budgets
+from scheduling.store.budgets import REST_S, Budgets
 from scheduling.store.connection import Connect, Link
 from scheduling.store.port import StoreUnavailable
 from scheduling.store.slots import Slots, strict_of
@@ -28,10 +28,13 @@ class Permits:
 
     def __init__(self, connect: Connect, clock: Clock) -> None:
         self._link = Link(connect)
-        self._budgets, self._slots = Budgets(clock), Slots()
+        self._budgets, self._slots, self._clock = Budgets(clock), Slots(), clock
+        self._rest_at = 0.0
 
     def take(self, asked: Sequence[tuple[Fire, Request]]) -> list[Refusal | None]:
         """In their order; None: it may go, as far as Postgres is asked."""
+        if self._clock.monotonic() >= self._rest_at:
+            self.rest()
         refusals: list[Refusal | None] = [None] * len(asked)
         budgeted = [at for at, (_, request) in enumerate(asked) if request.daily_fires is not None]
         if budgeted:
@@ -68,7 +71,8 @@ class Permits:
                 logger.warning("slots were not given back: %s", problem)
 
     def rest(self) -> None:
-        """About once a second: parts of budgets that nobody has asked for in a while go back."""
+        """About once a second, also where nobody takes: what nobody has asked for in a while goes back."""
+        self._rest_at = self._clock.monotonic() + REST_S
         if self._budgets.has_chunks:
             self._return("parts of budgets were not given back", closing=False)
 

@@ -12,9 +12,10 @@ from django.db import connection
 from fairness.core.limits import LocalLimiter
 from fairness.models import Limit, Tenant
 from scheduling.core.fire import Fire as HeldFire
-from scheduling.models import Fire, WorkerTask
+from scheduling.models import Fire, Node, WorkerTask
 from scheduling.node.admitting import Admitting
 from scheduling.node.poll_limits import PollLimits
+from scheduling.node.share_keeper import LiveNodes
 from scheduling.store.connection import connector
 from scheduling.store.permits import Permits
 from scheduling.store.polling import PollingStore
@@ -31,9 +32,14 @@ class Poller:
         connect = connector(connection.get_connection_params(), name="poller")
         self.clock = clock
         self.store = PollingStore(connect, shards=SHARDS, grace=timedelta(seconds=5), confirm_s=30)
-        limiter = LocalLimiter(node="a", nodes=lambda: ["a"], clock=clock.monotonic)
+        live = LiveNodes("a")
+        limiter = LocalLimiter(node="a", nodes=live, clock=clock.monotonic)
         self.limits = PollLimits(
-            store=self.store, admitting=Admitting(Permits(connect, clock), limiter), connect=connect, clock=clock
+            store=self.store,
+            admitting=Admitting(Permits(connect, clock), limiter),
+            connect=connect,
+            clock=clock,
+            live=live,
         )
         self.limits.start()
 
@@ -57,6 +63,7 @@ Start = Callable[[], Poller]
 @pytest.fixture
 def world(committed_db: None) -> Iterator[PostgresBackend]:
     backend = PostgresBackend()
+    Node.objects.all().delete()  # among which each limit would be divided
     WorkerTask.objects.create(name=TASK, is_guarded=True, seen_at=NOON)
     yield backend
     backend.close()
