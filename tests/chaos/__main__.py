@@ -53,7 +53,7 @@ def _play(
         DJANGO_SETTINGS_MODULE="tests.chaos.settings",
         DATABASE_URL=services.postgres.url,
         AMQP_URL=services.rabbitmq.url,
-        REDIS_URL=services.redis_url,
+        REDIS_URL=services.redis.url,
         CELERY_BROKER_URL="",
         FAIRBEAT_COORDINATOR="etcd",
     )

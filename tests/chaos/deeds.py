@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from fairness.core.terms import Bound
 from scheduling.core.recurrence import Schedule, occurrences
 
 AHEAD = timedelta(seconds=3)  # no node claims further ahead
@@ -60,15 +61,28 @@ class Ban:
     until: datetime | None = None
 
 
+class Limited(NamedTuple):
+    """All runs of these jobs together keep to a bound, from one moment to another (monotonic ns; None: always)."""
+
+    name: str
+    jobs: frozenset[UUID]
+    bound: Bound
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+
 @dataclass(slots=True)
 class Deeds:
-    """``made``: the jobs that are going to be edited."""
+    """``made``: the jobs that are going to be edited. ``rated``: spans (monotonic ns) in which starts follow closely
+    upon admission, so that a rate can be seen in them.
+    """
 
     made: dict[UUID, Made] = field(default_factory=dict)
     edits: dict[UUID, list[Edit]] = field(default_factory=lambda: defaultdict(list))
     deletions: dict[UUID, Deletion] = field(default_factory=dict)
     bans: list[Ban] = field(default_factory=list)
     deaths: dict[UUID, frozenset[str]] = field(default_factory=dict)  # of which a job's fires may die
+    rated: list[tuple[int, int]] = field(default_factory=list)
     marks: set[str] = field(default_factory=set)  # texts of messages that must be found in the dead letters
 
     def edited(self, job: UUID, schedule: Schedule | None, *, at: datetime) -> None:

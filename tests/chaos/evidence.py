@@ -14,8 +14,9 @@ from scheduling.core.definition import Kind
 from scheduling.models import DeadLetter, Fire, Job, JobRun
 from scheduling.models.job_run import NOBODY
 from tests.chaos import runlog
-from tests.chaos.deeds import Deeds, Made, Owed, owed
+from tests.chaos.deeds import Deeds, Limited, Made, Owed, owed
 from tests.chaos.judge import Evidence, FireRow, Start
+from tests.chaos.load import LIMITS
 from tests.chaos.settings import FIRE_LEASE_S
 
 UNSETTLED = """
@@ -64,7 +65,20 @@ def read_evidence(log: Path, deeds: Deeds) -> Evidence:
         letters={fire: reason for fire, reason in letters if fire is not None},
         deaths=deeds.deaths,
         unread=unread(deeds),
+        limits=_limits(deeds),
     )
+
+
+def _limits(deeds: Deeds) -> list[Limited]:
+    """A cap holds always. Of a rate the log of runs tells only where a run starts soon after it was admitted."""
+    found = []
+    for slug, bound in LIMITS.items():
+        jobs = frozenset(Job.objects.filter(tenant__slug=slug).values_list("pk", flat=True))
+        if bound.max_in_flight is not None:
+            found.append(Limited(slug, jobs, bound))
+        if bound.rate_per_s is not None:
+            found += [Limited(slug, jobs, bound, since_ns, until_ns) for since_ns, until_ns in deeds.rated]
+    return found
 
 
 def _owed(job: Job, deeds: Deeds) -> Owed:

@@ -47,7 +47,7 @@ class Host:
             "DATABASE_URL": self.postgres.through(services.postgres.url),
             "AMQP_URL": self.rabbitmq.through(services.rabbitmq.url),
             "ETCD_URL": ",".join(proxy.through(member.url) for proxy, member in members),
-            "REDIS_URL": services.redis_url,
+            "REDIS_URL": services.redis.url,
         }
         self._started = 0
         self._server: Server | None = None

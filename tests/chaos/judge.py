@@ -8,6 +8,7 @@ Each finding is one sentence, under what it proves:
              letter of a fire that is not dead
 ``unheld``   a run that the ledger should not have let begin: two holders of one fire at once, or one under a used
              fence; more runs than attempts; one of a job that was paused or deleted, or of an occurrence edited away
+``over``     more runs of a tenant at once, or within some time, than its limit allows
 
 Of two holders the log alone is asked: a fire may be run again, without the end of the run before it, once a lease has
 passed since that run asked for its own; sooner, both held it. (A run whose process is gone has ended.)
@@ -23,7 +24,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from tests.chaos.deeds import Ban, Owed
+from tests.chaos.deeds import Ban, Limited, Owed
+from tests.chaos.limits_kept import excess, most_at_once
 from tests.chaos.runlog import Run
 
 NOTHING = Owed(())
@@ -70,6 +72,7 @@ class Evidence:
     letters: Mapping[UUID, str] = field(default_factory=dict)
     deaths: Mapping[UUID, Collection[str]] = field(default_factory=dict)
     unread: Collection[str] = ()
+    limits: Sequence[Limited] = ()
 
 
 class Finding(NamedTuple):
@@ -89,10 +92,11 @@ class Verdict:
     lost: list[Finding] = field(default_factory=list)
     doubled: list[Finding] = field(default_factory=list)
     unheld: list[Finding] = field(default_factory=list)
+    over: list[Finding] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.doubled or self.unheld)
+        return not (self.lost or self.doubled or self.unheld or self.over)
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -106,6 +110,7 @@ def judge(evidence: Evidence) -> Verdict:
     _effects(verdict, evidence)
     _attempts(verdict, evidence)
     _forbidden(verdict, evidence)
+    _limits(verdict, evidence)
     verdict.lost += [Finding(f"the message {mark} is in no dead letter") for mark in evidence.unread]
     instants = {fire.id: fire.scheduled_for for fire in evidence.fires}
     verdict.unheld += [Finding(text, instants.get(fire)) for fire, text in two_at_once(evidence.runs, evidence.lease_s)]
@@ -199,6 +204,23 @@ def _forbidden(verdict: Verdict, evidence: Evidence) -> None:
         if known_at is not None and start.at > known_at:
             said = f"{name}, though an edit had taken it away by {known_at.isoformat()}"
             verdict.unheld.append(Finding(said, start.scheduled_for))
+
+
+def _limits(verdict: Verdict, evidence: Evidence) -> None:
+    job_of = {fire.id: fire.job for fire in evidence.fires}
+    instants = {fire.id: fire.scheduled_for for fire in evidence.fires}
+    for limited in evidence.limits:
+        runs = [run for run in evidence.runs if job_of.get(run.fire) in limited.jobs]
+        cap, per_s = limited.bound.max_in_flight, limited.bound.rate_per_s
+        if cap is not None and runs:
+            most, fire = most_at_once(runs, evidence.lease_s)
+            if most > cap:
+                verdict.over.append(Finding(f"{limited.name}: {most} at once, of {cap}", instants[fire]))
+        if per_s is not None and runs:
+            beyond, fire = excess(runs, limited)
+            if beyond > 0:
+                said = f"{limited.name}: {beyond:.0f} more than {per_s:g} a second and {limited.bound.burst} at once"
+                verdict.over.append(Finding(said, instants[fire]))
 
 
 def two_at_once(runs: Iterable[Run], lease_s: float) -> Iterator[tuple[UUID, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 
+from fairness.core.terms import Bound
 from fairness.models import Tenant
 from scheduling.core.clock import EPOCH
 from scheduling.models import Job
@@ -18,7 +19,12 @@ GREEDY = "tests.chaos.tasks.greedy"
 FAILING = "tests.chaos.tasks.failing"
 HANGING = "tests.chaos.tasks.hanging"
 FLOOD = "flood"  # the tenant of floods
-TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0, FLOOD: 1.0}
+RATED, CAPPED = "flood-rated", "flood-capped"  # whose limits keep their fires waiting
+TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0, FLOOD: 1.0, RATED: 1.0, CAPPED: 1.0}
+LIMITS = {
+    RATED: Bound(rate_per_s=20.0, burst=80),
+    CAPPED: Bound(max_in_flight=2, is_strict=True),
+}
 RARE, RARE_EVERY_S = "rare", 4  # its queue stands empty most of the time, so that it can be deleted
 LONG_S = 4.0  # what a long run works
 MAKING = timedelta(seconds=1)  # to make some jobs more; a job has no occurrence before it was made
@@ -50,6 +56,8 @@ GROUPS = (
     Group("acme", "long", 2, 5.0, work_s=LONG_S, options={"overlap": "skip"}),
     Group("acme", "transactional", 4, 1.0, options={"lane": "transactional"}),
     Group(RARE, "rare", 3, RARE_EVERY_S),
+    Group(RATED, "rated", 5, 1.0),
+    Group(CAPPED, "capped", 8, 3.0, work_s=0.4),
 )
 
 
@@ -57,7 +65,7 @@ GROUPS = (
 def make_load(*, start_at: datetime, end_at: datetime) -> None:
     """Jobs that fire from ``start_at`` to ``end_at``, both of them included."""
     for slug, weight in TENANTS.items():
-        Tenant.objects.create(slug=slug, weight=weight)
+        Tenant.objects.create(slug=slug, weight=weight, **asdict(LIMITS.get(slug, Bound())))
     for group in GROUPS:
         _make_all(group, start_at=start_at, end_at=end_at)
 

@@ -19,7 +19,7 @@ HEAD = """\
 
 
 def summary(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> dict[str, Any]:
-    """The last line. ``unheld`` counts runs that the ledger should not have let begin."""
+    """The last line. ``unheld`` counts runs that the ledger should not have let begin, ``over`` limits not kept."""
     takeovers = [act.takeover_s for act in acts if act.takeover_s is not None]
     return {
         "injections": {number: count for number in TITLES if (count := len(_of(acts, number)))},
@@ -29,6 +29,7 @@ def summary(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> dict[str, An
         "lost": len(verdict.lost),
         "duplicate_effects": len(verdict.doubled),
         "unheld": len(verdict.unheld),
+        "over": len(verdict.over),
         "worst_takeover_s": round(max(takeovers), 2) if takeovers else None,
         "seed": seed,
     }
@@ -48,7 +49,8 @@ def headline(acts: Sequence[Act], verdict: Verdict, *, seed: int) -> str:
     return (
         f"Seed {seed}, {len(acts)} injections: {verdict.due:,} occurrences due, {verdict.fired:,} fired "
         f"({verdict.runs:,} runs), skipped with a reason: {skipped}; dead letters that had to be: {dead}; "
-        f"{len(verdict.lost)} lost, {len(verdict.doubled)} doubled, {len(verdict.unheld)} held twice."
+        f"{len(verdict.lost)} lost, {len(verdict.doubled)} doubled, {len(verdict.unheld)} held twice, "
+        f"{len(verdict.over)} limits exceeded."
     )
 
 
@@ -82,7 +84,7 @@ def _row(number: str, acts: Sequence[Act], verdict: Verdict) -> str:
         TITLES[number],
         len(acts),
         _within(acts, verdict.lost),
-        _within(acts, [*verdict.doubled, *verdict.unheld]),
+        _within(acts, [*verdict.doubled, *verdict.unheld, *verdict.over]),
         _seconds(median(recoveries) if recoveries else None),
         longest,
         _seconds(max(takeovers, default=None)),

@@ -37,7 +37,7 @@ SHOWN = 20  # findings
 def play(
     services: Services, *, seconds: float, seed: int, only: Sequence[str], run_dir: Path, table_in: Path | None
 ) -> int:
-    """The exit status: 1 where an occurrence was lost, an effect doubled, or a fire held twice.
+    """The exit status: 1 where an occurrence was lost, an effect doubled, a fire held twice, or a limit not kept.
 
     Raises ServerFailed.
     """
@@ -55,7 +55,8 @@ def play(
         _settle(stage)
     verdict = judge(read_evidence(log, stage.deeds))
     connection.close()
-    for kind, findings in (("lost", verdict.lost), ("doubled", verdict.doubled), ("unheld", verdict.unheld)):
+    kinds = {"lost": verdict.lost, "doubled": verdict.doubled, "unheld": verdict.unheld, "over": verdict.over}
+    for kind, findings in kinds.items():
         for finding in findings[:SHOWN]:
             _say(f"{kind}: {finding.text}")
         if len(findings) > SHOWN:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.chaos.order import Injection
 from tests.chaos.registry import scripts
-from tests.chaos.scripts import broker, edits, floods, messages, network, nodes, rows, services, workers
+from tests.chaos.scripts import broker, edits, floods, limits, messages, network, nodes, rows, services, workers
 from tests.chaos.stage import WARM_UP_S, Act, Stage
 
-MODULES = (broker, edits, floods, messages, network, nodes, rows, services, workers)  # each has registered its own
+# Each has registered its own.
+MODULES = (broker, edits, floods, limits, messages, network, nodes, rows, services, workers)
 
 
 def scenarios() -> dict[str, list[str]]:

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from project.environment import valkey
 from project.environment.postgres import Cluster
 from project.environment.rabbitmq import Broker
 from tests.chaos.etcd import Etcd
+from tests.own_redis import OwnRedis
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Services:
     postgres: Cluster
     rabbitmq: Broker
     etcd: Etcd
-    redis_url: str
+    redis: OwnRedis
 
 
 @contextmanager
@@ -26,7 +26,8 @@ def started(run_dir: Path) -> Iterator[Services]:
     """All of them answer. Raises ServerFailed where one cannot be had."""
     with ExitStack() as stack:
         postgres, rabbitmq, etcd = Cluster(run_dir, fresh=True), Broker(run_dir), Etcd(run_dir)
-        for service in (postgres, rabbitmq, etcd):
+        redis = OwnRedis(run_dir / "redis")
+        for service in (postgres, rabbitmq, etcd, redis):
             stack.callback(service.close)
             service.start()
-        yield Services(postgres, rabbitmq, etcd, stack.enter_context(valkey.running(run_dir)))
+        yield Services(postgres, rabbitmq, etcd, redis)

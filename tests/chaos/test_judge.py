@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from fairness.core.terms import Bound
 from tests.chaos import runlog
-from tests.chaos.deeds import Ban, Owed
+from tests.chaos.deeds import Ban, Limited, Owed
 from tests.chaos.judge import Evidence, FireRow, Start, Verdict, judge
 from tests.chaos.runlog import Run
 
@@ -231,3 +232,31 @@ def test_the_log_of_runs_tells_who_began_and_ended_and_who_did_not() -> None:
     assert runlog.read(lines) == [first, replace(second)]
     with pytest.raises(ValueError, match="no line"):
         runlog.read(["began"])
+
+
+def limited(bound: Bound, **span: int) -> list[Limited]:
+    return [Limited("acme", frozenset([JOB]), bound, **span)]
+
+
+def test_as_many_runs_at_once_as_a_cap_allows_are_in_order_and_one_more_is_not() -> None:
+    runs = [run(fire.id, asked_s=number / 10, ended_s=1.0) for number, fire in enumerate(FIRES)]
+    assert verdict(runs=runs, limits=limited(Bound(max_in_flight=4))).is_clean
+    assert verdict(runs=runs, limits=limited(Bound(max_in_flight=3))).over == [("acme: 4 at once, of 3", DUE[3])]
+
+
+def test_a_run_counts_against_a_cap_for_as_long_as_its_lease_and_a_fire_that_runs_again_once() -> None:
+    outlived = run(FIRES[0].id, asked_s=0.0, ended_s=LEASE_S + 9)
+    again = run(FIRES[0].id, fence=2, asked_s=LEASE_S + 1, ended_s=LEASE_S + 2)
+    others = [run(fire.id, asked_s=LEASE_S + 1, ended_s=LEASE_S + 2) for fire in FIRES[1:]]
+    assert verdict(runs=[outlived, again, *others], limits=limited(Bound(max_in_flight=4))).is_clean
+    assert verdict(runs=[outlived, *others], limits=limited(Bound(max_in_flight=3))).is_clean
+
+
+def test_a_second_burst_is_over_the_limit() -> None:
+    fires = [FIRES[0]._replace(id=uuid4(), attempt=9, max_attempts=9) for _ in range(10)]
+    runs = [run(fire.id, fence=n + 1, asked_s=20 + n / 100, ended_s=99) for fire in fires for n in range(6)]
+    bound = Bound(rate_per_s=2.0, burst=50)  # and within two seconds four, for those that start late
+    found = verdict([*FIRES, *fires], runs=runs, limits=limited(bound), effects=[fire.id for fire in FIRES])
+    assert [finding.text for finding in found.over] == ["acme: 5 more than 2 a second and 50 at once"]
+    assert not verdict([*FIRES, *fires], runs=runs, limits=limited(bound, since_ns=30 * SECOND)).over
+    assert not verdict([*FIRES, *fires], runs=runs, limits=limited(Bound(rate_per_s=2.0, burst=56))).over

@@ -73,6 +73,7 @@ def test_the_summary_has_what_programs_rely_on() -> None:
         "lost": 1,
         "duplicate_effects": 2,
         "unheld": 0,
+        "over": 0,
         "worst_takeover_s": 2.25,
         "seed": 7,
     }

@@ -14,6 +14,7 @@ TITLES = {
     "9": "each message ten times, out of order",
     "10": "workers killed at each step of the ledger; leases outlived; out of memory; poison",
     "11": "etcd loses its leader; its majority",
+    "12": "Redis emptied, killed and started again, gone",
     "13": "one-way partitions between a node and etcd, or Postgres",
     "15": "the wall clock of a node jumps by 5 s, by an hour",
     "16": "jobs retimed, paused, deleted in the moment of their fire",

@@ -40,7 +40,8 @@ WHERE f.fire_at BETWEEN %(began)s AND %(ended)s AND f.attempt = 1 AND f.started_
 @scenario("17", "at one instant")
 def _at_one_instant(act: Act) -> None:
     at = act.now() + MAKING
-    jobs = [JobDefinition.once_job(TASK, at, name=f"instant {at:%H:%M:%S} {n}", **PATIENT) for n in range(AT_ONCE)]
+    names = [f"instant {at:%H:%M:%S} {number}" for number in range(AT_ONCE)]
+    jobs = [JobDefinition.once_job(TASK, at, name=name, end_at=at, **PATIENT) for name in names]
     Job.objects.copy(jobs, tenant=FLOOD)
     act.leaves_database()
     _lasts(act, f"{AT_ONCE} jobs")
