@@ -9,6 +9,8 @@ from uuid import UUID
 
 from scheduling.core.fire import Fire
 
+HELD_BACK = ("share", "rate", "cap")  # why a fire is parked whose turn only its owner knows
+
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:

@@ -52,7 +52,9 @@ def write_holds(connection: Connection, begun: Mapping[Key, datetime], ended: Co
         connection.execute(in_flight_statements()["unhold"], _keys(ended))
     if begun:
         keys = sorted(begun)
-        connection.execute(in_flight_statements()["hold"], _keys(keys) | {"since": instants([begun[key] for key in keys])})
+        connection.execute(
+            in_flight_statements()["hold"], _keys(keys) | {"since": instants([begun[key] for key in keys])}
+        )
 
 
 def _keys(keys: Collection[Key]) -> dict[str, str]:

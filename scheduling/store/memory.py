@@ -74,6 +74,7 @@ class MemoryStore:
                 numbers[fire.work.shard] += 1
                 fire.fence += 1
                 fire.number = (rows.shards[fire.work.shard].epoch, numbers[fire.work.shard])
+            memory_in_flight.wake(rows, mine, self._clock.now())
             return {shard: rows.shards[shard].epoch for shard in mine}, [self._held(fire) for fire in left]
 
     def _hold(self, epochs: Epochs) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from scheduling.core.fire import Fire, State
-from scheduling.core.runs import Held, InFlight, RunSeen
+from scheduling.core.runs import HELD_BACK, Held, InFlight, RunSeen
 from scheduling.store.memory_rows import Rows, StoredFire
 
 Key = tuple[int, int]  # a tenant, and a shard
@@ -17,6 +17,14 @@ def held(rows: Rows, shards: Collection[int], now: float, as_held: Callable[[Sto
     mine = [fire for fire in rows.fires.values() if fire.work.shard in shards and _is_in_flight(rows, fire)]
     in_flight = [InFlight(as_held(fire), _runs_for(fire, now)) for fire in mine]
     return Held(in_flight, {key: since for key, since in rows.holds.items() if key[1] in shards})
+
+
+def wake(rows: Rows, shards: Collection[int], now: datetime) -> None:
+    """What has waited for its turn with the last owner of these."""
+    for fire in rows.fires.values():
+        is_held_back = fire.state is State.PARKED and fire.reason in HELD_BACK and fire.work.shard in shards
+        if is_held_back and fire.wake_at is not None:
+            fire.wake_at = min(fire.wake_at, now)
 
 
 def _is_in_flight(rows: Rows, fire: StoredFire) -> bool:

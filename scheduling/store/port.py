@@ -29,7 +29,9 @@ class ScheduleStore(Protocol):
     """
 
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
-        """Raise these shards' epochs, and recover what is claimed beyond their watermarks under a higher fence."""
+        """Raise these shards' epochs, and recover what is claimed beyond their watermarks under a higher fence. What
+        waited for its turn with the last owner is due now.
+        """
 
     def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
         """At most ``limit`` jobs whose next fire is not after ``until``; in fair turns of tenants, but for the ``full``

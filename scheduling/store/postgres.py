@@ -24,10 +24,11 @@ from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import JobPlan
-from scheduling.core.runs import Held, RunSeen
+from scheduling.core.runs import HELD_BACK, Held, RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.store import partitions
+from scheduling.store.arrays import words
 from scheduling.store.back_to_rows import back_to_rows
 from scheduling.store.connection import NODE_PREFIX, Connect, Connection, Link
 from scheduling.store.due import DueReader
@@ -49,6 +50,7 @@ from scheduling.store.values import (
 )
 from scheduling.store.waiting import read_waiting
 
+HEADS = 1000  # of a tenant in a shard, that its owner knows to wait for their turn: about as many, at most
 BLOCKED_S = 0.5  # a take-over that waits longer ends the node sessions that block it
 
 
@@ -79,6 +81,7 @@ class PostgresStore:
                     unblock.cancel()
                     self._take_up(connection, shards)
                     rows = connection.execute(self._sql["recover"], named).fetchall()
+                    connection.execute(self._sql["wake"], named | {"share": HEADS, "reasons": words(HELD_BACK)})
                     connection.execute(self._sql["start_epoch"], named)
             finally:
                 unblock.cancel()

@@ -33,6 +33,8 @@ from tests.store.pair_stage import Seat, Write, stopped_at_its_end
 from tests.store.pair_world import CLOCK, EPOCHS, GRACE, MINUTE, SHARD, World, at
 
 LEASE = timedelta(seconds=30)
+TENANT = 1001  # of both jobs
+NOBODY: frozenset[int] = frozenset()
 LONG_AFTER = NOON + timedelta(days=40, minutes=20)  # that day's history is over, and its minutes of the ring are idle
 
 Writes = Sequence[Write]
@@ -123,11 +125,19 @@ def promote(world: World, seat: Seat) -> Any:
     return world.store(seat).promote(EPOCHS, now=NOON)
 
 
+def hold(world: World, seat: Seat) -> Any:
+    """Its tenant has enough under way."""
+    return world.store(seat).hold(EPOCHS, begun={(TENANT, SHARD): NOON}, ended=[])
+
+
 def look(world: World, seat: Seat) -> Any:
     store = world.store(seat)
-    store.due([SHARD], until=NOON, limit=10)
-    store.waiting([SHARD], now=NOON, limit=10)
+    for full in (NOBODY, frozenset([TENANT])):
+        store.due([SHARD], until=NOON, limit=10, full=full)
+        store.waiting([SHARD], now=NOON, limit=10, full=full)
     store.predecessors(world.held)
+    store.held([SHARD])
+    store.runs(world.held)
 
 
 def expire(world: World, seat: Seat) -> Any:
@@ -332,6 +342,7 @@ ACTORS = {
         Actor("release", Role.OWNER, release, released_it),
         Actor("settle", Role.OWNER, settle, anything),
         Actor("record", Role.OWNER, record, anything),
+        Actor("hold", Role.OWNER, hold, anything),
         Actor("reap", Role.OWNER, reap, reaped_it),
         Actor("promote", Role.OWNER, promote, anything),
         Actor("take_over", Role.TAKER, take_over, took_it),

@@ -36,8 +36,15 @@ TABLES = (
     "scheduling_shardprogress",
     "scheduling_deadletter",
     "scheduling_step",
+    "scheduling_hold",
 )
-KEYS = {"shardprogress": "shard_id", "entry": "job_id", "deadletter": "fire_id", "step": "fire_id"}  # or "id"
+KEYS = {
+    "shardprogress": "shard_id",
+    "entry": "job_id",
+    "deadletter": "fire_id",
+    "step": "fire_id",
+    "hold": "tenant_id",
+}  # or "id"
 INSTALL = f"""
 CREATE TABLE pair_effect (holder uuid);  -- what tasks write in ctx.commit()
 CREATE TABLE pair_write (place bigserial, seat text, name text, old jsonb, new jsonb);

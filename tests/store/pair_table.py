@@ -26,7 +26,7 @@ PEOPLE = "pause resume save update delete run_now backfill"
 WORKERS = "acquire acquire_kept complete commit fail heartbeat"
 ENDS = "give_up lose begin_step"
 ACTORS_OF = {
-    Kind.ROWS: f"claim release settle record reap take_over {WORKERS} {ENDS} {PEOPLE} cancel expire look",
+    Kind.ROWS: f"claim release settle record hold reap take_over {WORKERS} {ENDS} {PEOPLE} cancel expire look",
     Kind.ENTRIES: f"claim reap promote take_over {PEOPLE} expire look",
     Kind.POLLED: f"poll confirm adopt acquire complete fail heartbeat {PEOPLE} expire look",
     Kind.FINISHED: "claim reap take_over acquire acquire_kept complete heartbeat pause resume delete backfill expire",
@@ -51,6 +51,8 @@ def may_meet(kind: Kind, first: Actor, second: Actor) -> bool:
         return Role.JANITOR in roles
     if first.role is Role.JANITOR:  # where something is unfinished it lets go of the day at once
         return False
+    if "hold" in (first.name, second.name) and Role.TAKER not in roles:
+        return False  # nobody else has to do with holds
     if roles == {Role.OWNER}:  # an owner does one thing at a time with its shard
         return False
     if second.name == "commit" and first.name in ("complete", "commit", "fail", "give_up"):  # one attempt ends once
@@ -65,7 +67,7 @@ def may_meet(kind: Kind, first: Actor, second: Actor) -> bool:
 
 
 CUT = {
-    Kind.ROWS: "claim release settle record reap take_over",
+    Kind.ROWS: "claim release settle record hold reap take_over",
     Kind.ENTRIES: "claim promote take_over",
 }
 """They write under an epoch, and are also cut off at their commit, for all those in whose way they are."""
@@ -97,6 +99,7 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         "release": {PASSES_OVER: "complete commit fail", WAITS: "take_over pause delete cancel"},
         "settle": {WAITS: "pause delete cancel", FINDS_LESS: "take_over", IS_REFUSED: "acquire acquire_kept"},
         "record": {FINDS_LESS: "take_over"},
+        "hold": {WAITS: "take_over"},
         "reap": {
             PASSES_OVER: "heartbeat",
             WAITS: "take_over pause save update delete cancel run_now backfill",
@@ -105,7 +108,7 @@ EXPECTED: dict[Kind, dict[str, dict[Manner, str]]] = {
         },
         "take_over": {
             WAITS: "take_over pause delete cancel",
-            IS_REFUSED: "claim release settle record reap acquire acquire_kept",
+            IS_REFUSED: "claim release settle record hold reap acquire acquire_kept",
         },
         "acquire": {
             WAITS: "resume cancel",

@@ -197,6 +197,7 @@ DELETE FROM scheduling_jobrun WHERE {DAY};
 DELETE FROM scheduling_job;
 DELETE FROM scheduling_deadletter;
 DELETE FROM scheduling_step;
+DELETE FROM scheduling_hold;
 DELETE FROM pair_effect;
 DELETE FROM pair_write;
 UPDATE scheduling_shard SET epoch = 1, owner_id = 'node-1' WHERE id = {SHARD};

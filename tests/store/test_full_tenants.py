@@ -10,7 +10,8 @@ import pytest
 from django.db import connection, transaction
 
 from scheduling.core.due import Due
-from scheduling.models import Job
+from scheduling.core.runs import HELD_BACK
+from scheduling.models import Job, JobClock
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, job_id
 from tests.store.backends import Backend, BucketedBackend, MemoryBackend, PostgresBackend, plans
@@ -114,6 +115,20 @@ def test_waiting_for_a_limit_counts_for_no_lateness(world: Backend, reason: str)
     _, (released,) = world.store.take_over([1], "node-2")
     now = world.clock.monotonic() if isinstance(world, MemoryBackend) else time.monotonic()
     assert now - released.claimed_at < 60
+
+
+def test_whatever_waited_for_its_turn_with_the_last_owner_is_due_at_a_take_over(world: Backend) -> None:
+    world.add(1, 99)
+    turns = {world.put(1, n, state="parked", reason=reason, wake_s=7200 + n) for n, reason in enumerate(HELD_BACK)}
+    for at_s, state, reason in ((11, "parked", "budget"), (12, "parked", "overlap"), (13, "retry_wait", "failed")):
+        world.put(1, at_s, state=state, reason=reason, wake_s=7200)
+    world.add(2, 99, shard=2)
+    world.put(2, 1, state="parked", reason="share", wake_s=7200)
+    if not isinstance(world, MemoryBackend):
+        JobClock.objects.create(job_origin=NOON, real_origin=None)
+    world.store.take_over([1], "node-1")
+    found = world.store.waiting([1, 2], now=NOON + SECOND * 7199, limit=10)
+    assert {fire.id for fire in found.fires} == turns
 
 
 # -- Postgres: what lies in nobody's way ------------------------------------------------------------------------

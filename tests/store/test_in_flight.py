@@ -1,4 +1,4 @@
-"""What an owner learns of published fires, at a take-over and while they are with workers; and of the holds it wrote."""
+"""What an owner learns of published fires, at a take-over and while they are with workers; and of its holds."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "take_over": SHARDS | {"node": "n"},
     "recover": SHARDS,
     "start_epoch": SHARDS,
+    "wake": SHARDS | {"share": 10, "reasons": ["share"]},
     "record": {"marked": [1], "mark_epochs": [1], "seqs": [1]},
     "record_in_place": {"marked": [1], "mark_epochs": [1], "seqs": [1], "places": ["(0,1)"]},
     "tenants_waiting": SHARDS | {"now": NOON, "full": [1]},

@@ -218,6 +218,38 @@ JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = j.tena
 UPDATE scheduling_shardprogress p SET seq_epoch = s.epoch, seq = 0
 FROM scheduling_shard s WHERE s.id = p.shard_id AND s.id = ANY (%(shards)s::smallint[])
 
+-- name: wake
+-- In recover's transaction: what waited for its turn with the last owner, in whose memory alone its turn was. Not more of a tenant than an
+-- owner keeps, of what wakes next; the rest wakes by itself. Nobody is waited for: not all fires that we lock are locked in one order.
+WITH RECURSIVE now AS MATERIALIZED (SELECT fairbeat_job_now() AS now), present(shard, tenant_id) AS (
+    SELECT owned.shard, (
+        SELECT tenant_id FROM scheduling_fire WHERE shard_id = owned.shard AND state IN ('parked', 'retry_wait')
+        ORDER BY shard_id, tenant_id LIMIT 1)
+    FROM unnest(%(shards)s::smallint[]) AS owned(shard)
+    UNION ALL
+    SELECT p.shard, (
+        SELECT tenant_id FROM scheduling_fire WHERE shard_id = p.shard AND tenant_id > p.tenant_id AND state IN ('parked', 'retry_wait')
+        ORDER BY shard_id, tenant_id LIMIT 1)
+    FROM present p WHERE p.tenant_id IS NOT NULL
+), next AS MATERIALIZED (
+    SELECT w.scheduled_for, w.id, w.history_days
+    FROM now CROSS JOIN present p CROSS JOIN LATERAL (
+        SELECT * FROM scheduling_fire
+        WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND state IN ('parked', 'retry_wait') AND wake_at > now.now
+        ORDER BY shard_id, tenant_id, wake_at LIMIT %(share)s
+    ) AS w
+    WHERE w.state = 'parked' AND w.reason = ANY (%(reasons)s::text[])
+), held AS MATERIALIZED (
+    SELECT f.* FROM next n CROSS JOIN LATERAL (
+        SELECT scheduled_for, id, history_days FROM scheduling_fire
+        WHERE (scheduled_for, id, history_days) = (n.scheduled_for, n.id, n.history_days) AND state = 'parked'
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS f
+)
+UPDATE scheduling_fire f SET wake_at = now.now
+FROM held h, now
+WHERE (f.scheduled_for, f.id, f.history_days) = (h.scheduled_for, h.id, h.history_days)
+
 -- name: record
 UPDATE scheduling_shardprogress p SET seq_epoch = m.epoch, seq = m.seq
 FROM unnest(%(marked)s::smallint[], %(mark_epochs)s::integer[], %(seqs)s::bigint[]) AS m(shard, epoch, seq)
