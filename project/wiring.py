@@ -68,16 +68,15 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
     alone = settings.STOP is Stop.ONE
     coordinator = build_coordinator(settings, connect, node=node, region=region)
     if settings.STOP is Stop.TWO:
-        store = PollingStore(
-            connect,
-            shards=settings.SHARDS,
-            grace=_grace(settings),
-            confirm_s=settings.CONFIRM_S,
-            patience=timedelta(seconds=settings.START_PATIENCE_S),
-        )
         return Poller(
             node,
-            store=store,
+            store=PollingStore(
+                connect,
+                shards=settings.SHARDS,
+                grace=_grace(settings),
+                confirm_s=settings.CONFIRM_S,
+                patience=timedelta(seconds=settings.START_PATIENCE_S),
+            ),
             publisher=publisher,
             coordinator=coordinator,
             connect=connect,
@@ -88,7 +87,7 @@ def build_node(settings: SchedulingSettings, *, node: str, region: str) -> Runna
             backlog=settings.BACKLOG,
             collector=build_collector(connect),
             queues=build_queue_watch(queue_map),
-            limits=build_poll_limits(settings, store, connect, node=node),
+            limits=build_poll_limits(settings, connect, node=node),
             janitor=build_janitor(connect),
         )
     limits = EngineLimits(
@@ -143,13 +142,13 @@ def build_shares(settings: SchedulingSettings, *, node: str) -> Shares | None:
 
 
 def build_poll_limits(
-    settings: SchedulingSettings, store: PollingStore, connect: Connect, *, node: str
-) -> Callable[[Clock], PollLimits] | None:
-    """Of stop 2: by the poller's clock."""
+    settings: SchedulingSettings, connect: Connect, *, node: str
+) -> Callable[[PollingStore, Clock], PollLimits] | None:
+    """Of stop 2: by the poller's store and clock."""
     shares = build_shares(settings, node=node)
     if shares is None:
         return None
-    return lambda clock: PollLimits(
+    return lambda store, clock: PollLimits(
         store=store,
         admitting=Admitting(Permits(connect, clock), shares.limiter),
         connect=connect,

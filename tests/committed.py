@@ -38,6 +38,10 @@ DELETE FROM fairness_standing;
 DELETE FROM fairness_servedshare;
 DELETE FROM fairness_workerreport;
 DELETE FROM fairness_tenant WHERE slug <> 'default';
+UPDATE fairness_tenant
+SET weight = 1, transactional_weight = NULL, rate_per_s = NULL, burst = 1, max_in_flight = NULL, is_strict = false,
+    max_jobs = NULL, daily_fires = NULL, stagger = NULL
+WHERE weight <> 1 OR num_nonnulls(transactional_weight, rate_per_s, max_in_flight, max_jobs, daily_fires, stagger) > 0;
 """
 
 

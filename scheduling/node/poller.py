@@ -53,7 +53,7 @@ Seen = frozenset[Queue]
 class Poller:
     """``backlog``: published, unconfirmed fires at which it stops polling; ``confirm_s``: the deadline of a claim;
     ``collector``: what brings home what the broker has dead-lettered, where it does such a thing; ``queues``: where to
-    look whether messages are gone; ``limits``: of tenants, by the poller's own clock; None: they have none.
+    look whether messages are gone; ``limits``: of tenants, by this store and the poller's clock; None: they have none;
     ``janitor``: retires queues that nobody uses.
     """
 
@@ -73,13 +73,13 @@ class Poller:
         collector: Collector | None = None,
         queues: QueueWatch | None = None,
         look_s: float = LOOK_S,
-        limits: Callable[[Clock], PollLimits] | None = None,
+        limits: Callable[[PollingStore, Clock], PollLimits] | None = None,
         janitor: Janitor | None = None,
     ) -> None:
         self._node, self._store, self._publisher, self._collector = node, store, publisher, collector
         self._tick_s, self._confirm_s, self._batch, self._backlog = tick_s, confirm_s, batch, backlog
         self._clock = DatabaseClock()
-        self._limits = None if limits is None else limits(self._clock)
+        self._limits = None if limits is None else limits(store, self._clock)
         self._lease = LeaseKeeper(coordinator, self._clock, connect, renew_s=renew_s, on_assignment=self._note)
         self._hints = Listener(connect, CHANNEL, lambda _: self._wake.put(None))
         # outcomes, what was seen of queues, or only a reason to look

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
+from fairness import limiting
+from fairness.models import Tenant
+from scheduling.core.clock import Clock
 from scheduling.models import Fire, Job, JobClock, Node
 from scheduling.node import poller
+from scheduling.node.admitting import Admitting
+from scheduling.node.poll_limits import PollLimits
+from scheduling.node.share_keeper import LiveNodes
+from scheduling.store.connection import connector
+from scheduling.store.permits import Permits
+from scheduling.store.polling import PollingStore
 from tests.fires import make_fire
 from tests.node.conftest import Start
 from tests.node.test_node import due_jobs, end_sessions, jobs_of, listens
@@ -82,3 +94,25 @@ def test_history_expires_at_stop_2_too(start_poller: Start, monkeypatch: pytest.
     done = make_fire(job, JobClock.objects.now() - timedelta(days=60), state="succeeded", attempt=1)
     start_poller("a")
     eventually(lambda: not Fire.objects.filter(pk=done.pk).exists(), interval_s=0.3)
+
+
+@pytest.mark.redis
+def test_pollers_keep_a_rate_together(start_poller: Start, redis_url: str, unique: str) -> None:
+    Tenant.objects.filter(slug="default").update(rate_per_s=20, burst=5)
+    due_jobs(25)
+    began = time.monotonic()
+    nodes = [start_poller(name, tick_s=0.5, limits=limits_of(name, redis_url, unique)) for name in "ab"]
+    eventually(lambda: sum(len(node.publisher.published) for node in nodes) == 25, interval_s=0.02)
+    assert 1.0 <= time.monotonic() - began < 5
+    assert len({fire.id for node in nodes for fire in node.publisher.published}) == 25
+
+
+def limits_of(name: str, redis_url: str, prefix: str) -> Callable[[PollingStore, Clock], PollLimits]:
+    connect, live = connector(connection.get_connection_params(), name=name), LiveNodes(name)
+    return lambda store, clock: PollLimits(
+        store=store,
+        admitting=Admitting(Permits(connect, clock), limiting.limiter(redis_url, prefix=prefix, node=name, nodes=live)),
+        connect=connect,
+        clock=clock,
+        live=live,
+    )
