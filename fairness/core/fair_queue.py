@@ -235,8 +235,10 @@ class FairQueue(AcrossNodes[T]):
         return self._parking.first_at()
 
     def why(self, path: Path) -> tuple[str, float]:
-        """Why what waits there waits, and until when at least: of the outermost that is parked; else for its turn."""
-        for depth in range(1, len(path) + 1):
+        """Why what waits there waits, and until when at least: of the innermost that is parked, which is its own reason
+        and not that of all; else for its turn.
+        """
+        for depth in range(len(path), 0, -1):
             node = self._tree.find(path[:depth])
             if node is not None and node.is_parked:
                 return node.reason, self._parking.until(node)
