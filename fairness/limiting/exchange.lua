@@ -5,7 +5,7 @@
 -- ARGV[1]   the time, in seconds; empty: that of this Redis
 -- ARGV[2]   the payload, in JSON
 --
--- asked.node, .lease_s
+-- asked.node, .lease_s, .turn, .horizon
 -- asked.lanes              of each: lane, depth, in_flight, wants,
 --   .rows                    [tenant, lead over the node's virtual time, weight, cost, waiting, in flight]
 --   .batches                 [number, [[tenant, amount, 1 if it came], ...]]: more than one after calls without an answer
@@ -24,7 +24,7 @@ if not now then
 end
 local asked = cjson.decode(ARGV[2])
 
-local TURN, STEPS = 0.25, 50  -- as in fairness/core/places.py
+local TURN, HORIZON, TINY = asked.turn, asked.horizon, 1e-9  -- of fairness/core/places.py
 local KEPT_MS = 600000        -- a lane that nobody tells of
 local PIECE = 4000            -- words of one command: Lua's stack has 8,000 places
 local MANY, SWEPT = 1000, 20  -- tags from which on some are looked at in each call, and how many
@@ -113,53 +113,86 @@ local function take(virtual_time, tenants, rows, charges, tags, weights, has_joi
   end
 end
 
-local function holds(vessel, level, mean_cost)
-  return math.min(math.max(0, vessel.weight * (level - vessel.tag) / mean_cost), vessel.room)
+-- How high it stands in vessels of these bottoms, widths and tops (one without a top is open) when so much has been
+-- poured: a walk up the edges at which the water gets wider, or narrower.
+local function level_of(vessels, amount)
+  local edges = {}
+  for _, vessel in ipairs(vessels) do
+    edges[#edges + 1] = {vessel.bottom, vessel.width}
+    if vessel.top then edges[#edges + 1] = {vessel.top, -vessel.width} end
+  end
+  table.sort(edges, function(one, other) return one[1] < other[1] end)
+  local at, width, filled, open = edges[1][1], 0, 0, 0
+  for _, edge in ipairs(edges) do
+    local step = (edge[1] - at) * width
+    if open > 0 and filled + step >= amount then return at + (amount - filled) / width end
+    filled, at, width = filled + step, edge[1], width + edge[2]
+    open = open + (edge[2] > 0 and 1 or -1)
+  end
+  return open > 0 and at + (amount - filled) / width or at
 end
 
 -- fairness/core/places.py
+local function pour(vessels, free, depth)
+  local weight, cost, wide = 0, 0, {}
+  for _, vessel in ipairs(vessels) do
+    weight = weight + vessel.weight
+    cost = cost + vessel.weight * vessel.cost
+    vessel.bottom, vessel.width, vessel.top = vessel.tag, vessel.weight, nil
+  end
+  local level = level_of(vessels, HORIZON * depth * cost / weight)
+  for _, vessel in ipairs(vessels) do
+    vessel.bottom, vessel.width = 0, math.max(0, vessel.weight * (level - vessel.tag))
+    if vessel.width > 0 then
+      vessel.top = vessel.room / vessel.width
+      wide[#wide + 1] = vessel
+    end
+  end
+  local part = level_of(wide, free)
+  for _, vessel in ipairs(vessels) do vessel.poured = math.min(part * vessel.width, vessel.room) end
+end
+
 local function share_out(depth, seats, tags, virtual_time)
-  local targets, free, by_tenant, vessels = {}, depth, {}, {}
+  local exact, free, by_tenant, vessels, behind = {}, depth, {}, {}, {}
   for node, seat in pairs(seats) do
-    local kept = seat.in_flight
+    local kept, lowest = seat.in_flight, nil
     for _, row in ipairs(seat.rows) do
-      kept = kept - TURN * row[6]
-      local vessel, room = by_tenant[row[1]], row[5] + TURN * row[6]
+      local tag, room = tags[row[1]] or virtual_time, row[5] + TURN * row[6]
+      local vessel = by_tenant[row[1]]
       if not vessel then
-        vessel = {tag = tags[row[1]] or virtual_time, weight = row[3], cost = row[4], room = 0, on = {}}
+        vessel = {tag = tag, weight = row[3], cost = row[4], room = 0, on = {}}
         by_tenant[row[1]] = vessel
       end
       vessel.room = vessel.room + room
       vessel.on[#vessel.on + 1] = {node, room}
+      kept = kept - TURN * row[6]
+      lowest = math.min(lowest or tag, tag)
     end
-    targets[node] = kept
+    if lowest then behind[#behind + 1] = {lowest, node} end
+    exact[node] = kept
     free = free - kept
   end
-  local weight, cost, low, high = 0, 0, math.huge, -math.huge
   for _, vessel in pairs(by_tenant) do
-    if vessel.room > 0 then
-      vessels[#vessels + 1] = vessel
-      weight = weight + vessel.weight
-      cost = cost + vessel.weight * vessel.cost
+    if vessel.room > 0 then vessels[#vessels + 1] = vessel end
+  end
+  if free > 0 and #vessels > 0 then
+    pour(vessels, free, depth)
+    for _, vessel in ipairs(vessels) do
+      for _, part in ipairs(vessel.on) do
+        exact[part[1]] = exact[part[1]] + vessel.poured * part[2] / vessel.room
+      end
     end
   end
-  if free <= 0 or #vessels == 0 then return targets end
-  local mean_cost = cost / weight
-  for _, vessel in ipairs(vessels) do
-    low = math.min(low, vessel.tag)
-    high = math.max(high, vessel.tag + vessel.room * mean_cost / vessel.weight)
+  local targets, left = {}, depth
+  for node, target in pairs(exact) do
+    targets[node] = math.floor(target + TINY)
+    left = left - targets[node]
   end
-  for _ = 1, STEPS do
-    local level, sum = (low + high) / 2, 0
-    for _, vessel in ipairs(vessels) do sum = sum + holds(vessel, level, mean_cost) end
-    if sum < free then low = level else high = level end
-  end
-  for _, vessel in ipairs(vessels) do
-    local poured = holds(vessel, high, mean_cost)
-    for _, part in ipairs(vessel.on) do
-      targets[part[1]] = targets[part[1]] + poured * part[2] / vessel.room
-    end
-  end
+  table.sort(behind, function(one, other)
+    if one[1] ~= other[1] then return one[1] < other[1] end
+    return one[2] < other[2]
+  end)
+  for i = 1, math.min(left, #behind) do targets[behind[i][2]] = targets[behind[i][2]] + 1 end
   return targets
 end
 

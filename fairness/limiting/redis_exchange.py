@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from fairness.core.exchange import LEASE_S, Charge, Frames, Settled, Told, part_alone
+from fairness.core.places import HORIZON, TURN
 from fairness.limiting.wire import TIMEOUT_S, Script, Wire
 
 EXCHANGE = Script("exchange.lua")
@@ -75,7 +76,7 @@ class RedisExchange:
 
     def _call(self, words: dict[str, Any]) -> list[Any] | None:
         now = "" if self._redis_clock is None else repr(self._redis_clock())
-        told = json.dumps({"node": self._node, "lease_s": self._lease_s} | words)
+        told = json.dumps({"node": self._node, "lease_s": self._lease_s, "turn": TURN, "horizon": HORIZON} | words)
         return self._wire.call(EXCHANGE, self._base, now, told)
 
     def _lane_words(self, told: Told) -> dict[str, Any]:
