@@ -134,6 +134,7 @@ class Consumers:
     def _end(self, name: str, reason: str) -> None:
         if name in self._consumed:
             self._forget(name)
+            self._declared.discard(name)  # should it come back, it may have been deleted meanwhile
             self._lost(name)
             log.info("no longer consuming %s: %s", name, reason)
 
