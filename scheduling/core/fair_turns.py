@@ -62,7 +62,7 @@ class FairTurns:
         self._patience: deque[tuple[float, Turn]] = deque()  # those in our hands, by when they began to wait
         self._to_admit: list[Turn] = []
         self._in_flight: dict[UUID, Turn] = {}  # whose end is looked for
-        self._to_release: list[Fire] = []
+        self._to_release: list[Turn] = []
         self._freed = Freed()
         self._is_more = False
         self._granted = (0, 0, 0)  # number of the second, turns in it, turns in the one before
@@ -170,7 +170,8 @@ class FairTurns:
         """Those whose turn it is, at most ``limit``."""
         called = Called()
         self._is_more = False
-        called.release, self._to_release = self._to_release, []
+        called.release = [turn.fire for turn in self._to_release if self._turns.get(turn.fire.id) is turn]
+        self._to_release.clear()
         if not self.terms.is_known or now < self.broker_opens_at:
             return called
         taken = self.queue.take(now, limit)
@@ -284,7 +285,8 @@ class FairTurns:
         if turn is not None and turn.fire is fire and turn.stage is Stage.STORING:
             turn.stage = Stage.STORED
             if turn.is_granted:
-                self._to_release.append(self._released(turn, now))
+                self._released(turn, now)
+                self._to_release.append(turn)
 
     def _released(self, turn: Turn, now: float) -> Fire:
         """It is its turn, and it is to be claimed again: what it has waited for that is not held against it."""

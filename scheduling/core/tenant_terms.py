@@ -57,7 +57,7 @@ class TenantTerms:
 
     def _ask_again(self, tenant: int, parts: Collection[tuple[str, str]]) -> None:
         """Its terms have changed: whatever they held may go now."""
-        for lane, task in {("", ""), *parts}:
+        for lane, task in dict.fromkeys([("", ""), *parts]):
             self._unpark((tenant, lane, task))
 
     def weight(self, key: TenantLane) -> float:

@@ -18,5 +18,6 @@ and what was written and what is left are held against I1 to I10 of the design. 
 gives the same run, event for event.
 
 What it cannot show: interleavings within a transaction, since its store is atomic (tests on real connections do); what
-the broker dead-letters, since it gives nothing up; I8, since there are neither limits nor weights yet.
+the broker dead-letters, since it gives nothing up. I8 has worlds of its own (``floods``): there every tenant has more
+to do than it may, and nothing else goes wrong.
 """

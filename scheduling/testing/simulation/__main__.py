@@ -12,10 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
 
+from scheduling.testing.simulation.floods import Flooded, Shared
 from scheduling.testing.simulation.report import told
 from scheduling.testing.simulation.run import Result, Run
 
 CHUNK = 50  # seeds that a process takes at once
+FLOODS = 50  # seeds for one in which all tenants flood
 PROGRESS_S = 5.0
 
 say = partial(print, flush=True)
@@ -38,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if time.monotonic() > told_at + PROGRESS_S:
             told_at = time.monotonic()
             say(f"{len(done)} of {asked.seeds} seeds, {len(failed)} failed")
+    for shared in floods(asked.seed, max(1, asked.seeds // FLOODS)):
+        if shared.problems:
+            failed.append(shared.seed)
+            say(f"floods of seed {shared.seed}: {'; '.join(shared.problems)}")
     say(
         json.dumps(
             {
@@ -61,6 +67,16 @@ def results(first: int, count: int) -> Iterator[Result]:
     chunks = [range(start, min(start + CHUNK, end)) for start in range(first, end, CHUNK)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         yield from chain.from_iterable(pool.map(played, chunks))
+
+
+def floods(first: int, count: int) -> Iterator[Shared]:
+    """Shares of tenants that flood, of seeds of their own."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(flooded, range(first, first + count))
+
+
+def flooded(seed: int) -> Shared:
+    return Flooded(seed).play()
 
 
 def played(seeds: Sequence[int]) -> list[Result]:

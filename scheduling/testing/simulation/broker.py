@@ -37,6 +37,11 @@ class Broker:
     def is_empty(self) -> bool:
         return not self._queue
 
+    @property
+    def idle(self) -> int:
+        """Workers that wait for a message."""
+        return len(self._idle)
+
     def enqueue(self, message: Delivery) -> None:
         if self._faults.strikes(Fault.QUEUE_PURGED):
             self._world.note("broker", "is purged of", len(self._queue) + 1)

@@ -38,6 +38,8 @@ class Fault(StrEnum):
     TASK_CANCELS = "task_cancels"  # a run, of its own accord
     TASK_GIVES_UP = "task_gives_up"  # a failure
     CHILD_DIES = "child_dies"  # a worker's step, or by its time limit: its parent lives, and says so
+    REDIS_SLOW = "redis_slow"  # a call of what nodes have in common for limits and shares
+    REDIS_FAILS = "redis_fails"  # a call whose answer nobody hears
     PEOPLE = "people"  # a third of a second: somebody pauses, edits, cancels, deletes, …
 
 
@@ -70,6 +72,8 @@ RATES = {  # the most that a seed may draw; it draws from a tenth of it up
     Fault.TASK_CANCELS: 0.1,
     Fault.TASK_GIVES_UP: 0.2,
     Fault.CHILD_DIES: 0.06,
+    Fault.REDIS_SLOW: 0.2,
+    Fault.REDIS_FAILS: 0.2,
     Fault.PEOPLE: 0.5,
 }
 ENABLED = 0.4  # of the faults, in a run

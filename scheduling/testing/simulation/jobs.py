@@ -16,6 +16,7 @@ from scheduling.store.memory_rows import StoredJob
 from scheduling.testing.clock import NOON
 
 SECOND = timedelta(seconds=1)
+TENANTS = 2
 PERIODS_S = (0.4, 0.5, 1.0, 1.3, 2.0, 5.0)
 JITTERS_S = (0.0, 0.0, 0.0, 0.3, 1.5)
 
@@ -39,7 +40,7 @@ def drawn_jitter(random: Random) -> timedelta:
 
 
 def _job(random: Random, number: int, shards: int, until: datetime) -> StoredJob:
-    tenant = number % 2
+    tenant = number % TENANTS
     job_id = UUID(int=number + 1)
     work = Work(
         job_id=job_id,

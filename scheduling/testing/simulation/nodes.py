@@ -27,6 +27,7 @@ from scheduling.testing.simulation.broker import Broker, Connection
 from scheduling.testing.simulation.faults import Fault, Faults
 from scheduling.testing.simulation.link import COORDINATOR, NO_REPLY, STORE, Link
 from scheduling.testing.simulation.process import Process
+from scheduling.testing.simulation.shares import NodeShares, Shares
 from scheduling.testing.simulation.world import World
 
 LEASE_S, RENEW_S = 2.0, 0.5
@@ -74,6 +75,7 @@ class Surroundings:
     broker: Broker
     fleet: Fleet
     limits: EngineLimits
+    shares: Shares | None = None
 
 
 class Session:
@@ -114,6 +116,9 @@ class NodeProcess:
         self._store_link = Link(self.process, around.faults, STORE)
         self.lease_link = Link(self.process, around.faults, COORDINATOR)
         self._coordinator = MemoryCoordinator(around.fleet, node=name, lease_s=LEASE_S)
+        self._shares = None
+        if around.shares is not None:
+            self._shares = NodeShares(around.shares, self.process, around.faults, self._engine, self._happen)
         self._steering = Steering(
             self._engine,
             self._clock,
@@ -122,6 +127,8 @@ class NodeProcess:
             release=self._release,
             renew_soon=self._hasten,
             look=self._look,
+            limits=None if self._shares is None else self._shares.ask,
+            exchange=None if self._shares is None else self._shares.tell,
         )
         self._session = Session(around.store, around.world)
         self._answers = Inbox()
@@ -144,6 +151,8 @@ class NodeProcess:
         self._coordinator.join()
         self._coordinator.watch(lambda: self.process.after(self._random.uniform(*HINT_S), self._hasten))
         self._renew()
+        if self._shares is not None:
+            self._shares.start()
 
     # -- the engine's thread ------------------------------------------------------------------------------------
 

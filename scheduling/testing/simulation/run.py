@@ -18,10 +18,11 @@ from scheduling.testing.simulation.audit import Audit, AuditedLedger, AuditedSto
 from scheduling.testing.simulation.broker import Broker
 from scheduling.testing.simulation.checks import check
 from scheduling.testing.simulation.faults import Fault, Faults
-from scheduling.testing.simulation.jobs import Chronicle, drawn_jobs
+from scheduling.testing.simulation.jobs import TENANTS, Chronicle, drawn_jobs
 from scheduling.testing.simulation.nodes import Node, Surroundings
 from scheduling.testing.simulation.people import People
 from scheduling.testing.simulation.planted import Bug
+from scheduling.testing.simulation.shares import Shares, drawn_shares
 from scheduling.testing.simulation.workers import Workers
 from scheduling.testing.simulation.world import Log, World
 
@@ -69,14 +70,16 @@ class Run:
         self._broker = Broker(world, self.faults)
         self.chronicles: dict[UUID, Chronicle] = {}
         self._add_jobs()
-        self._add_workers(bug)
+        slots = self._add_workers(bug)
+        shares = drawn_shares(world, TENANTS, slots=slots)
         around = Surroundings(
             world,
             self.faults,
             self._store,
             self._broker,
             Fleet(world.clock, shards=SHARDS, owners=owners),
-            self._limits(),
+            self._limits(shares),
+            shares,
         )
         self._nodes = [Node(f"node-{number}", around) for number in range(world.random.choice((2, 2, 3)))]
         self._people = People(
@@ -95,15 +98,18 @@ class Run:
             self.rows.guarded.add(job.work.task)
             self.chronicles[job.work.job_id] = Chronicle([(NOON, job.schedule)])
 
-    def _add_workers(self, bug: Bug | None) -> None:
+    def _add_workers(self, bug: Bug | None) -> int:
+        """How many tasks they run at once."""
         ledger = AuditedLedger(
             self.audit, self.rows, self.world.clock, lease_s=FIRE_LEASE_S, bug=bug, rand=self.world.random.random
         )
         workers = Workers(self.world, self.faults, self._broker, ledger, self.audit, lease_s=FIRE_LEASE_S)
-        for _ in range(self.world.random.choice((2, 4))):
+        slots = self.world.random.choice((2, 4))
+        for _ in range(slots):
             workers.bear()
+        return slots
 
-    def _limits(self) -> EngineLimits:
+    def _limits(self, shares: Shares | None) -> EngineLimits:
         random = self.world.random
         return EngineLimits(
             window_s=1.0,
@@ -112,6 +118,7 @@ class Run:
             ahead=random.choice((5, 1000)),
             backlog=random.choice((3, 1000)),
             start_patience_s=START_PATIENCE_S,
+            fairness=None if shares is None else shares.limits,
         )
 
     def _hint(self, shard: int) -> None:

@@ -37,13 +37,22 @@ SNOOZE = timedelta(seconds=0.3)
 
 
 class Workers:
-    """A pool: whoever dies is replaced."""
+    """A pool: whoever dies is replaced. ``run_s``: how long one's task lasts; by chance, if it is not said."""
 
     def __init__(
-        self, world: World, faults: Faults, broker: Broker, ledger: AuditedLedger, audit: Audit, *, lease_s: float
+        self,
+        world: World,
+        faults: Faults,
+        broker: Broker,
+        ledger: AuditedLedger,
+        audit: Audit,
+        *,
+        lease_s: float,
+        run_s: Callable[[Delivery], float] | None = None,
     ) -> None:
         self.world, self.faults, self.broker, self.ledger, self.audit = world, faults, broker, ledger, audit
         self.lease_s = lease_s
+        self.run_s = run_s or (lambda _: world.random.uniform(*RUN_S))
         self._born = 0
 
     def bear(self) -> None:
@@ -123,7 +132,7 @@ class Worker:
         self._acquired, self._is_lost, self._is_cancelled = answer, False, False
         self._beat_later(answer)
         is_long = self._pool.faults.strikes(Fault.TASK_LONG)
-        run_s = self._pool.lease_s * self._random.uniform(*LONG_RUNS) if is_long else self._random.uniform(*RUN_S)
+        run_s = self._pool.lease_s * self._random.uniform(*LONG_RUNS) if is_long else self._pool.run_s(answer.delivery)
         self._then(self._end, run_s)
 
     def _beat_later(self, acquired: Acquired) -> None:
