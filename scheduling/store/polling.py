@@ -182,9 +182,9 @@ class PollingStore:
             return []
         values = {"tenants": integers(tenants), "shards": integers(sorted(self.shards)), "looked_at": LOOKED_AT}
         with self._link() as connection:
-            rows = connection.execute(self._polling_sql["running"], values).fetchall()
+            rows = connection.execute(self._polling_sql["running_of"], values).fetchall()
             if with_published:
-                rows += connection.execute(self._polling_sql["published"], values).fetchall()
+                rows += connection.execute(self._polling_sql["published_of"], values).fetchall()
         return [fire_of(row, time.monotonic()) for row in rows]
 
     def unstarted(self, *, limit: int) -> Unstarted:

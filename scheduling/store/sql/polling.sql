@@ -95,11 +95,11 @@ WITH looked_at AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM longest), coalesce((SELECT max(place) FROM looked_at), 0) >= %(walk)s
 
--- name: running
+-- name: running_of
 SELECT {fire_columns} FROM scheduling_fire f {fire_work}
 WHERE f.shard_id = ANY (%(shards)s::smallint[]) AND f.state = 'running' AND f.tenant_id = ANY (%(tenants)s::integer[])
 
--- name: published
+-- name: published_of
 -- Of what was published the newest, of whomever.
 SELECT {fire_columns}
 FROM (
