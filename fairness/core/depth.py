@@ -9,8 +9,9 @@ its request until that is seen, and the next has come. So D is what C slots and 
     D = C × (1 + round trip / mean request) + 2
 
 and is put right by what is seen: 10 % up when slots were idle though something was ready to go, 10 % down when requests
-stand before the workers, each after two reports in a row that say so. How many stand there by chance follows from how
-many are on their way (Poisson), and is let be.
+stand before the workers, each after two reports in a row that say so; and at once, when slots are idle and D is below
+what the formula gives for the requests as they are now. How many stand there by chance follows from how many are on
+their way (Poisson), and is let be.
 
 Rules
 -----
@@ -113,7 +114,9 @@ class Depth:
         stands = standing > SPARE + 2 * sqrt(1 + under_way)
         self._idle = self._idle + 1 if is_idle and self._was_ready else 0
         self._standing = self._standing + 1 if stands and not is_idle else 0
-        if self._idle >= IN_A_ROW:
+        if self._idle and self._factor < (known := 1 + round_trip_s / self.mean_s):
+            self._factor = known  # requests are shorter than they were, or than was thought while none had ended
+        elif self._idle >= IN_A_ROW:
             self._factor *= STEP
         elif self._standing >= IN_A_ROW:
             self._factor /= STEP

@@ -45,6 +45,12 @@ def test_it_grows_by_a_tenth_when_slots_were_idle_twice_though_something_was_rea
     assert [looks.look(FULL) for _ in range(3)] == [20, 20, 20]
 
 
+def test_it_grows_at_once_to_what_shorter_requests_need() -> None:
+    looks = Looks()
+    assert looks.look(replace(FULL, ran=10, ran_s=10.0)) == 12
+    assert looks.look(replace(IDLE, ran=1000, ran_s=10.0)) == 10 * (1 + 0.05 / 0.01) + 2
+
+
 def test_idle_slots_do_not_count_while_nothing_is_ready(looks: Looks) -> None:
     assert [looks.look(IDLE, is_ready=False) for _ in range(5)] == [17] * 5
 
