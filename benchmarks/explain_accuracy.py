@@ -46,11 +46,13 @@ def floods(bench: Bench, rng: random.Random, sample: int) -> None:
     count = bench.given.tenants
     weights = [round(10 ** (n / max(1, count - 1)), 3) for n in range(count)]
     works = [rng.choice(WORKS_S) for _ in weights]
+    limited = {n for n in range(count) if n % 3 == 1}
+    spare = 1 + 0.3 * sum(weights[n] for n in limited) / sum(w for n, w in enumerate(weights) if n not in limited)
     per_s = [bench.slots * weight / sum(weights) / work for weight, work in zip(weights, works, strict=True)]
     span_s = WARM_UP_S + 1.5 * sample / sum(per_s)
     for n, (weight, work_s, pace) in enumerate(zip(weights, works, per_s, strict=True)):
         terms: dict[str, Any] = {}
-        served = pace
+        served = pace * (1 if n in limited else spare)  # what limits leave is the others'
         if n % 6 == 1:
             served = 0.7 * pace
             terms = {"rate_per_s": round(served, 2), "burst": 3}

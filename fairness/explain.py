@@ -88,7 +88,7 @@ def explain(*, tenant: str, lane: str, place: Place, pace: Pace, now: datetime, 
     until = None if gate.until is None else max(gate.until, now)
     match gate.reason:
         case "rate":
-            words, expected_at = _rate(gate, tenant, place, pace, now, until)
+            words, until, expected_at = _rate(gate, tenant, place, pace, until or now)
         case "cap":
             words, expected_at = _cap(gate, tenant, place, pace, now)
         case "budget":
@@ -100,17 +100,19 @@ def explain(*, tenant: str, lane: str, place: Place, pace: Pace, now: datetime, 
 
 
 def _rate(
-    gate: Gate, tenant: str, place: Place, pace: Pace, now: datetime, until: datetime | None
-) -> tuple[str, datetime | None]:
+    gate: Gate, tenant: str, place: Place, pace: Pace, start: datetime
+) -> tuple[str, datetime | None, datetime | None]:
+    """``start``: when there is a token for the first; for this one there is once all before it have had theirs."""
     words = f"held by the rate of {_whose(tenant, gate.key)}"
-    per_s = pace.per_s
+    per_s, until = pace.per_s, gate.until and start
     if gate.bound is not None and gate.bound.rate_per_s is not None:
         limit = gate.bound.rate_per_s
         words += f" ({limit:g} a second, burst {gate.bound.burst})"
         per_s = min(per_s, limit) if per_s > 0 else limit
+        until = _after(start, place, limit, head=0.0)
     if until is not None:
-        words += f": tokens are back at {clock_time(until)}"
-    return f"{words}; {place}", _after(until or now, place, per_s, head=0.0)
+        words += f": tokens for it are back at {clock_time(until)}"
+    return f"{words}; {place}", until, _after(start, place, per_s, head=0.0)
 
 
 def _cap(gate: Gate, tenant: str, place: Place, pace: Pace, now: datetime) -> tuple[str, datetime | None]:

@@ -85,9 +85,10 @@ def test_a_fire_that_is_parked_for_a_limit_waits_for_it(reason: str):
 
 
 def test_tokens_are_back_when_the_row_says_so_where_no_node_knows_better():
-    assert fire(State.PARKED, "rate").until == NOON + timedelta(seconds=20)
+    assert fire(State.PARKED, "rate", line=line(ahead=0)).until == NOON + timedelta(seconds=20)
+    assert fire(State.PARKED, "rate", line=line("", ahead=0)).until == NOON
     known = Gate(reason="rate", bound=Bound(rate_per_s=5), until=NOON + timedelta(seconds=4))
-    assert fire(State.PARKED, "rate", line=line(gates=(known,))).until == NOON + timedelta(seconds=4)
+    assert fire(State.PARKED, "rate", line=line("rate", gates=(known,))).until == NOON + timedelta(seconds=4.6)
 
 
 def test_the_holders_of_a_cap_are_named():

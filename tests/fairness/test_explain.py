@@ -53,9 +53,9 @@ def test_under_a_rate_it_starts_once_tokens_are_back_for_all_before_it():
         reason="rate", until=NOW + timedelta(seconds=3), key=(1, "", "send"), bound=Bound(rate_per_s=5, burst=2)
     )
     found = why(rate, ahead=50, pace=Pace(starts_per_s=40))
-    assert (found.reason, found.until) == ("rate", NOW + timedelta(seconds=3))
+    assert (found.reason, found.until) == ("rate", NOW + timedelta(seconds=13))
     assert found.words.startswith(
-        "held by the rate of acme (send) (5 a second, burst 2): tokens are back at 2026-03-02"
+        "held by the rate of acme (send) (5 a second, burst 2): tokens for it are back at 2026-03-02"
     )
     assert seconds(found) == pytest.approx(13)
 

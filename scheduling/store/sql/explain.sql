@@ -8,7 +8,7 @@ FROM (VALUES (1)) AS one(id) LEFT JOIN scheduling_jobclock c USING (id)
 -- Each from its own partition. (A redriven fire goes on where a pause holds its job; the letter says whether it is one.)
 SELECT f.id, f.state, f.reason, f.fire_at, f.wake_at, f.origin, f.attempt, f.max_attempts, f.started_at, f.cancel_reason,
     f.job_id, f.tenant_id, f.shard_id, f.scheduled_for, f.history_days, f.exclusive,
-    f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq), false),
+    f.state = 'claimed' AND (f.confirmed OR coalesce((f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq), false)),
     coalesce((SELECT d.redriven_at IS NOT NULL FROM scheduling_deadletter d WHERE d.fire_id = f.id), false),
     (SELECT k.is_guarded FROM scheduling_workertask k WHERE k.name = j.task),
     j.task, j.lane, t.slug, j.paused_at IS NOT NULL, j.paused_until, j.paused_by, j.pause_reason
