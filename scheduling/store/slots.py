@@ -58,6 +58,7 @@ class _Cap:
     taken: dict[UUID, _Row] = field(default_factory=dict)
     waits: dict[UUID, _Row] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # numbers of both
+    lowest: int = 1  # below it there is none that is free
 
     def has(self, fire: Fire) -> bool:
         row = self.taken.get(fire.id) or self.waits.get(fire.id)
@@ -68,10 +69,12 @@ class _Cap:
         return len(self.taken) + len(self.waits) < self.limit
 
     def enter(self, fire: Fire) -> int:
-        number = next(number for number in range(1, self.limit + 1) if number not in self.used)
-        self.used.add(number)
-        self.taken[fire.id] = _Row(number, fire.id, fire.scheduled_for, fire.work.history_days, fire.fence)
-        return number
+        """Gives the number of its slot; there is one, for there is room."""
+        while self.lowest in self.used:
+            self.lowest += 1
+        self.used.add(self.lowest)
+        self.taken[fire.id] = _Row(self.lowest, fire.id, fire.scheduled_for, fire.work.history_days, fire.fence)
+        return self.lowest
 
 
 class Slots:
