@@ -13,7 +13,8 @@ of a second; after ten seconds it is delivered again, one message ahead, and the
 
 Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. A number
 that has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue is
-consumed anew: by a quarter at least, and once a minute; at once only if slots stand idle and it grows.
+consumed anew: by a quarter at least, and once a minute; at once only if it grows, slots stand idle, and the queue's
+tasks are known to be short.
 
 Pure: it reads no clock, and consumes nothing.
 """
@@ -113,7 +114,8 @@ class Inflows:
         changed = []
         for name, queue in self._queues.items():
             share = max(1, round(2 * slots * queue.weight / total)) if name in active else 1
-            is_short = queue.ahead is not None and queue.most >= queue.ahead and has_idle_slots
+            is_known = queue.ahead is not None and queue.mean_s is not None
+            is_short = is_known and queue.most >= (queue.ahead or 0) and has_idle_slots
             queue.most = queue.here
             ahead = self._wanted(queue, share, now, is_short=is_short)
             if ahead != queue.ahead:

@@ -110,7 +110,7 @@ class Reports:
 class Clerk:
     """The thread. ``tell`` is called in it, with what is known; ``figures`` and ``tenants`` are asked there, too.
 
-    ``reports`` None: the worker does not report.
+    ``figures`` None: nothing is known to report.
     """
 
     def __init__(
@@ -120,18 +120,19 @@ class Clerk:
         tell: Callable[[Known], None],
         tenants: Callable[[], Iterable[str]],
         figures: Callable[[], Figures] | None,
-        reports: Reports | None,
     ) -> None:
         self._lanes = tuple(lanes)
-        self._tell, self._tenants, self._figures, self._reports = tell, tenants, figures, reports
+        self._tell, self._tenants, self._figures = tell, tenants, figures
+        self._reports: Reports | None = None
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
         self._is_leaving = self._is_over = False
         self._is_blind = False  # the database did not answer last time
 
-    def start(self) -> None:
-        """Once; it goes on from connection to connection."""
+    def start(self, reports: Reports | None) -> None:
+        """Once; it goes on from connection to connection. ``reports`` None: this worker does not report."""
         if self._thread is None:
+            self._reports = reports if self._figures is not None else None
             self._thread = threading.Thread(target=self._run, name="fairness-clerk", daemon=True)
             self._thread.start()
 

@@ -134,7 +134,7 @@ class PoolDoor:
         now = monotonic()
         with self._lock:
             self._inflows.came(source.queue, now)
-            if source.tenant != tenant:
+            if tenant:
                 self._meet(tenant)
             asked = self._taken(message)
             if asked is None:

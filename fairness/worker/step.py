@@ -66,8 +66,8 @@ class TenantQueues(bootsteps.StartStopStep):
             tell=self._told,
             tenants=self._door.tenants if self._door else tuple,
             figures=self._door.figures if self._door else None,
-            reports=Reports(consumer.hostname) if self._door else None,
         )
+        self._is_told = False
 
     @property
     def _scales(self) -> bool:
@@ -85,8 +85,8 @@ class TenantQueues(bootsteps.StartStopStep):
     def start(self, c: Any) -> None:
         plan = type(self).plan()
         self._refuse_dead_letters(c, plan)
-        is_told = c.app.amqp.queues._consume_from is not None
-        if self._is_amqp and c.qos_global and not is_told:
+        self._is_told = c.app.amqp.queues._consume_from is not None
+        if self._is_amqp and c.qos_global and not self._is_told:
             raise ImproperlyConfigured(
                 "CELERY_TASK_DEFAULT_QUEUE_TYPE: must be 'quorum' (and CELERY_WORKER_DETECT_QUORUM_QUEUES on), since a "
                 "worker with a global prefetch cannot consume the tenants' quorum queues"
@@ -98,10 +98,12 @@ class TenantQueues(bootsteps.StartStopStep):
         if self._door is not None:
             self._door.connected()
         self._timer = c.timer.call_repeatedly(TICK_S, self._tick)
-        if is_told:
+        if self._is_told:
             log.info("-Q names what this worker consumes; the tenants' queues are left to others")
+            if self._door is not None:
+                self._clerk.start(None)  # for the weights: its slots are not for everybody
             return
-        self._clerk.start()
+        self._clerk.start(Reports(c.hostname))
         # Not now: what is consumed before the loop runs has nobody to take it.
         c.call_soon(self._follow)
 
@@ -163,10 +165,10 @@ class TenantQueues(bootsteps.StartStopStep):
     def _follow(self) -> None:
         """Bring what is consumed to what is in use; in the loop's thread."""
         c, known = self._c, self._known
-        if known is None or c.task_consumer is None or not c.pool.active or self._consumers.is_busy:
+        if known is None or self._is_told or c.task_consumer is None or not c.pool.active or self._consumers.is_busy:
             return
         wanted = self._consumers.wanted(known.queues)
-        weights = {name: known.queues[name].weight for name in wanted}
+        weights = {name: queue.weight for name, queue in known.queues.items() if name in wanted}
         self._consumers.end_others(wanted)
         if self._door is not None:
             self._door.set_queues(weights)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import kombu
 import pytest
 from celery import Celery
 from django.core.exceptions import ImproperlyConfigured
@@ -14,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 import fairness.worker
 from fairness.queues import QueuePlan, choices
 from fairness.unreadable import Gate
+from fairness.worker import Sharing
 
 PLAN = QueuePlan(prefix="mine")
 TENANT = "x_tenant"
@@ -116,9 +118,11 @@ def test_behind_a_reconnect_a_queue_is_known_by_its_new_tag_and_the_gate_stands_
 
 def test_no_worker_consumes_the_dead_letters_even_if_told_to():
     app: Celery[Any] = Celery("tests", set_as_current=False)
-    fairness.worker.install(app, lanes=("bulk",), plan=lambda: PLAN)
+    fairness.worker.install(app, lanes=("bulk",), plan=lambda: PLAN, sharing=lambda: Sharing(is_fair=False))
     (kind,) = app.steps["consumer"]
     app.amqp.queues.select([PLAN.dead_letters("bulk").queue])
+    link = kombu.Connection("memory://")
+    worker = SimpleNamespace(app=app, conninfo=link, hub=None, add_task_queue=None, cancel_task_queue=None)
 
     with pytest.raises(ImproperlyConfigured, match="dead letters are for scheduler nodes"):
-        kind(SimpleNamespace(app=app)).start(SimpleNamespace(app=app))
+        kind(worker).start(worker)

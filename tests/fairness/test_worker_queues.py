@@ -5,17 +5,15 @@ what becomes of messages that they cannot execute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import amqp
 import kombu
 import pytest
 
-from fairness.models import Tenant
 from fairness.queues import QueuePlan
-from fairness.worker import TenantQueues
 from tests.processes import Spawned, eventually
+from tests.queues_in_use import use
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
 
@@ -41,12 +39,15 @@ def channel(rabbitmq_url: str, plan: QueuePlan) -> Iterator[Any]:
 
 
 @pytest.fixture
-def start(channel: Any, spawn: Any, rabbitmq_url: str, unique: str) -> Callable[..., Spawned]:
+def start(channel: Any, plan: QueuePlan, spawn: Any, rabbitmq_url: str, unique: str) -> Callable[..., Spawned]:
+    use(plan, "default")
+
     def worker(*options: str) -> Spawned:
         process: Spawned = spawn(
             "celery", "-A", "project", "worker", "-P", "threads", "-c", "4", "-n", f"{unique}@%h", "-l", "INFO",
             "--without-gossip", "--without-mingle", *options,
-            ready=f"consuming {unique}.default.bulk.v1", CELERY_BROKER_URL=rabbitmq_url, FAIRBEAT_QUEUE_PREFIX=unique,
+            ready=f"consuming {unique}.default.transactional.v1",  # the last one, in the order of the rows
+            CELERY_BROKER_URL=rabbitmq_url, FAIRBEAT_QUEUE_PREFIX=unique,
         )  # fmt: skip
         return process
 
@@ -65,37 +66,15 @@ def test_the_queues_are_those_of_the_publisher_with_their_dead_letters(start, ch
         eventually(lambda dead=dead: channel.basic_get(dead.queue, no_ack=True))  # type: ignore[misc]
 
 
-def test_each_consumer_holds_as_many_messages_as_its_tenants_weight_gives_it(start, channel, plan, unique, tmp_path):
-    """Twice four slots for weights 1 and 3, each in two lanes: 1 and 3 a queue, however many messages wait."""
-    Tenant.objects.create(slug="acme", weight=3)
-    worker = start("-I", "tests.worker.sample_tasks")
-    worker.wait_for_line(f"consuming {unique}.acme.bulk.v1")
-    release = tmp_path / "release"
-    producer = kombu.Producer(channel)
-    queues = {slug: plan.queue_name(slug, "bulk") for slug in ("default", "acme")}
-
-    for slug, name in queues.items():
-        for number in range(5):
-            headers = {"task": "tests.worker.hold", "id": f"{slug}-{number}"}
-            producer.publish([[str(release)], {}, None], exchange="", routing_key=name, headers=headers)
-    waiting = {
-        slug: lambda name=name: channel.queue_declare(name, passive=True).message_count for slug, name in queues.items()
-    }
-
-    eventually(lambda: (waiting["default"](), waiting["acme"]()) == (4, 2))
-    release.touch()
-    eventually(lambda: (waiting["default"](), waiting["acme"]()) == (0, 0))
-
-
 def test_a_queue_that_the_broker_refuses_costs_that_queue_alone(start, channel, plan, unique):
     odd = plan.queue_name("odd", "bulk")
     channel.queue_declare(odd, durable=True, auto_delete=False)
-    Tenant.objects.create(slug="odd")
+    use(plan, "odd")
     worker = start()
 
     worker.wait_for_line(f"queue {odd} cannot be consumed")
     worker.wait_for_line(f"consuming {unique}.odd.transactional.v1")
-    Tenant.objects.create(slug="acme")
+    use(plan, "acme")
     worker.wait_for_line(f"consuming {unique}.acme.bulk.v1")
 
 
@@ -106,7 +85,7 @@ def test_a_queue_that_was_deleted_is_made_and_consumed_again(start, channel, pla
     name = plan.queue_name("default", "bulk")
     eventually(lambda: channel.queue_declare(name, passive=True).consumer_count == 1)  # it asks without waiting
     if is_settled:
-        Tenant.objects.create(slug="acme")
+        use(plan, "acme")
         worker.wait_for_line(f"consuming {plan.queue_name('acme', 'bulk')}")
 
     channel.queue_delete(name)
@@ -155,16 +134,3 @@ def test_what_a_worker_cannot_execute_goes_to_the_dead_letters_and_the_worker_go
     worker.wait_for_line("tests.worker.ordinary[good] received")
     assert channel.basic_get(dead.queue, no_ack=True) is None
     assert worker.process.poll() is None
-
-
-def test_a_worker_that_is_ending_consumes_nothing_more():
-    """Its pool has no processes by then, among which to share."""
-
-    class Ending(TenantQueues):
-        lanes = LANES
-
-    c = SimpleNamespace(task_consumer=object(), pool=SimpleNamespace(active=False))
-    step = Ending(c)
-
-    step._follow(c)
-    assert step._consumed == set()

@@ -11,12 +11,12 @@ import kombu
 import pytest
 from django.db import connection
 
-from fairness.models import Tenant
 from fairness.queues import QueuePlan
 from scheduling.core import message
 from scheduling.models import DeadLetter, Fire, JobRun, WorkerTask
 from tests.fires import NOON, claimed, headers_of, make_fire, make_job
 from tests.processes import Spawned, eventually
+from tests.queues_in_use import use
 
 TASKS = "tests.worker.sample_tasks"
 
@@ -41,8 +41,9 @@ def plan(unique: str) -> QueuePlan:
 
 
 @pytest.fixture
-def start(spawn: Any, broker: str, unique: str, effects: Any) -> Iterator[Start]:
+def start(spawn: Any, broker: str, unique: str, plan: QueuePlan, effects: Any) -> Iterator[Start]:
     """Start a worker that consumes the tenants' queues of this test alone. It is killed at the end, and not drained."""
+    use(plan, "default")
     started: list[Spawned] = []
 
     def worker(*options: str, pool: str = "prefork", **environ: str) -> Spawned:
@@ -226,9 +227,9 @@ def test_what_children_do_not_survive_ends_at_once_and_runs_again(start, send, e
 
 
 @pytest.mark.parametrize("broker", [REDIS], indirect=True)
-def test_a_worker_follows_a_tenant_that_comes_while_it_runs(start, send, effects, unique):
+def test_a_worker_follows_a_tenant_that_comes_while_it_runs(start, send, effects, unique, plan):
     worker = start()
-    Tenant.objects.create(slug="acme", weight=3)
+    use(plan, "acme", weight=3)
     worker.wait_for_line(f"consuming {unique}.acme.transactional.v1")
     send(make_fire(make_job("tests.worker.write", tenant="acme", lane="transactional", args=["new"])))
 
