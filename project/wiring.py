@@ -149,6 +149,7 @@ def build_poll_limits(
     if shares is None:
         return None
     return lambda store, clock: PollLimits(
+        node,
         store=store,
         admitting=Admitting(Permits(connect, clock), shares.limiter),
         connect=connect,

@@ -124,6 +124,10 @@ class Lines:
         line.freed, line.pulled_at = 0, now
         line.next_at = now + self._pause_s(pull.reason, line)
 
+    def tenants(self) -> set[int]:
+        """Those of whom somebody may wait."""
+        return {key[0] for _, key in self._lines}
+
     def next_at(self) -> float | None:
         """When somebody is to come back; None: nobody waits."""
         return min((line.next_at for line in self._lines.values()), default=None)

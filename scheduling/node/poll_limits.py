@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
+from fairness import standings
 from fairness.core.admission import Refusal, Request, request_of
 from fairness.core.terms import Bound, Terms
 from scheduling.core.clock import Clock
@@ -20,6 +21,7 @@ from scheduling.core.fire import Fire
 from scheduling.core.judging import parked
 from scheduling.core.lines import FAR_S, MOST, LineKey, Lines, keys_of
 from scheduling.node.admitting import Admitting
+from scheduling.node.poll_standings import PollStandings
 from scheduling.node.share_keeper import LiveNodes
 from scheduling.store.connection import Connect, Link
 from scheduling.store.fleet import live_nodes
@@ -30,22 +32,23 @@ from scheduling.store.terms import TermsReader
 READ_S = 1.0  # terms
 HOLD_S = 10.0
 SEEK_S = 60.0  # lines that others have left
+TELL_S = 3.0
 
 logger = logging.getLogger(__name__)
 
 
 class PollLimits:
-    """``live`` is told which nodes live."""
+    """``live`` is told which nodes live; how tenants stand is told by the name of this ``node``."""
 
     def __init__(
-        self, *, store: PollingStore, admitting: Admitting, connect: Connect, clock: Clock, live: LiveNodes
+        self, node: str, *, store: PollingStore, admitting: Admitting, connect: Connect, clock: Clock, live: LiveNodes
     ) -> None:
-        self._store, self._admitting, self._clock, self._live = store, admitting, clock, live
+        self._node, self._store, self._admitting, self._clock, self._live = node, store, admitting, clock, live
         self._link, self._reader = Link(connect), TermsReader()
-        self._lines = Lines()
+        self._lines, self._standings = Lines(), PollStandings(clock.monotonic())
         self._in_flight: dict[UUID, tuple[Fire, Request]] = {}  # of capped tenants; published, and not seen over
         self._confirmed: set[UUID] = set()
-        self._read_at = self._hold_at = self._seek_at = 0.0
+        self._read_at = self._hold_at = self._seek_at = self._tell_at = 0.0
 
     def start(self) -> None:
         """Read what there may be, and hold what is in flight, before anything is admitted.
@@ -70,6 +73,7 @@ class PollLimits:
                 free.append(fire)
             elif fire.id not in returned and (line := self._lines.ahead_of(request)):
                 held.append(parked(fire, line[0], self._clock, FAR_S))
+                self._standings.throttled(fire, None, now)
             else:
                 asked.append((fire, request))
         refusals = self._admitting.ask(asked) if asked else []
@@ -77,7 +81,9 @@ class PollLimits:
         for (fire, request), refusal in zip(asked, refusals, strict=True):
             if refusal is not None:
                 held.append(self._refused(fire, request, refusal, now, is_new=fire.id not in returned))
-        self._in_flight.update((fire.id, (fire, request)) for fire, request in admitted)
+        for fire, request in admitted:
+            self._in_flight[fire.id] = fire, request
+            self._standings.went(fire, now)
         if held:
             try:
                 self._store.park(held)
@@ -133,6 +139,9 @@ class PollLimits:
         if now >= self._seek_at:
             self._seek_at = now + SEEK_S
             self._lines.look_for(list(_lines_of(self._reader.terms.values())), now)
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_S
+            self._tell(now)
         return self._bring_back(now)
 
     def wait_s(self) -> float | None:
@@ -153,6 +162,7 @@ class PollLimits:
         return request if request.bounds or request.daily_fires is not None else None
 
     def _refused(self, fire: Fire, request: Request, refusal: Refusal, now: float, *, is_new: bool) -> Settlement:
+        self._standings.throttled(fire, refusal, now)
         after_s = self._lines.refused(request, refusal, now, is_new=is_new)
         return parked(fire, refusal.reason, self._clock, after_s)
 
@@ -172,6 +182,13 @@ class PollLimits:
             self._lines.pulled(pull, woken, now, is_more=is_more)
             found += woken
         return found > 0
+
+    def _tell(self, now: float) -> None:
+        waiting = self._store.waiting_for_limits(sorted(self._lines.tenants()))
+        in_flight = [fire for fire, _ in self._in_flight.values()]
+        rows = self._standings.told(now, terms=self._reader.terms, in_flight=in_flight, waiting=waiting)
+        with self._link() as connection:
+            standings.write(connection, self._node, rows)
 
     def _read(self) -> None:
         before = self._reader.terms

@@ -171,6 +171,15 @@ class PollingStore:
         assert found is not None
         return found[0], found[1]
 
+    def waiting_for_limits(self, tenants: Sequence[int]) -> dict[tuple[int, str], int]:
+        """How many fires of these tenants, by lane; where there are many, about."""
+        if not tenants:
+            return {}
+        values = {"tenants": integers(tenants), "shards": integers(sorted(self.shards)), "walk": WALK}
+        with self._link() as connection:
+            rows = connection.execute(self._polling_sql["waiting_for_limits"], values).fetchall()
+        return {(tenant, lane): count for tenant, lane, count in rows}
+
     def runs(self, fires: Sequence[Fire]) -> list[RunSeen]:
         """Which of these have begun, and which are over; the others are left out."""
         with self._link() as connection:

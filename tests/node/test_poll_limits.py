@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from fairness.core.limits import LocalLimiter
-from fairness.models import Limit, Tenant
+from fairness.models import Limit, ServedShare, Standing, Tenant
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.models import Fire, Node, WorkerTask
 from scheduling.node.admitting import Admitting
@@ -35,6 +35,7 @@ class Poller:
         live = LiveNodes("a")
         limiter = LocalLimiter(node="a", nodes=live, clock=clock.monotonic)
         self.limits = PollLimits(
+            "a",
             store=self.store,
             admitting=Admitting(Permits(connect, clock), limiter),
             connect=connect,
@@ -192,6 +193,20 @@ def test_what_has_waited_for_a_limit_is_late_from_then_on_only(world, start: Sta
     assert len(poller.poll(120.0)) == 2
     later = Fire.objects.exclude(pk=went.id)
     assert [fire.claimed_at > back_at for fire in later if fire.claimed_at] == [True, True]
+
+
+def test_how_a_limited_tenant_stands_is_told(world, start: Start) -> None:
+    tenant = limited(world, 5, max_in_flight=2)
+    poller = start()
+    went = poller.poll()
+    poller.poll(3.1)
+    (standing,) = Standing.objects.all()
+    assert (standing.tenant, standing.lane, standing.node) == (tenant, "bulk", "a")
+    assert (standing.waiting, standing.in_flight, standing.reason, standing.until) == (3, 2, "cap", None)
+    assert standing.starts_per_s > 0
+    assert {grant[0] for grant in standing.grants} == {str(fire.id) for fire in went}
+    (served,) = ServedShare.objects.all()
+    assert (served.starts, served.throttled) == (2, 3)
 
 
 def test_what_another_poller_left_waiting_is_found(world, start: Start) -> None:

@@ -110,6 +110,7 @@ def test_pollers_keep_a_rate_together(start_poller: Start, redis_url: str, uniqu
 def limits_of(name: str, redis_url: str, prefix: str) -> Callable[[PollingStore, Clock], PollLimits]:
     connect, live = connector(connection.get_connection_params(), name=name), LiveNodes(name)
     return lambda store, clock: PollLimits(
+        name,
         store=store,
         admitting=Admitting(Permits(connect, clock), limiting.limiter(redis_url, prefix=prefix, node=name, nodes=live)),
         connect=connect,

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from project.celery import app
-from project.wiring import build_collector, build_coordinator, build_store
+from project.wiring import build_collector, build_coordinator, build_poll_limits, build_store
 from scheduling.conf import scheduling_settings
 from scheduling.coordination.etcd import EtcdCoordinator
 from scheduling.coordination.postgres import PostgresCoordinator
@@ -59,3 +59,11 @@ def test_dead_letters_are_collected_where_the_broker_is_a_rabbitmq(
 ) -> None:
     monkeypatch.setattr(app.conf, "broker_url", url)
     assert type(build_collector(connector(connection.get_connection_params(), name="wiring"))) is kind
+
+
+@pytest.mark.parametrize(("fairness", "has_limits"), [(None, True), ("limits", True), ("queues", True), ("off", False)])
+def test_stop_2_keeps_limits_unless_fairness_is_off(fairness: str | None, has_limits: bool) -> None:
+    given = {"STOP": 2, "FAIRNESS": fairness}
+    settings = scheduling_settings(SimpleNamespace(SCHEDULING=given))
+    connect = connector(connection.get_connection_params(), name="wiring")
+    assert (build_poll_limits(settings, connect, node="a") is not None) is has_limits

@@ -29,6 +29,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "leave_slots": {"ids": [uuid4()], "fences": [1]},
     "bring_back": SHARDS
     | {"tenant": 1, "lane": "", "task": "", "reason": "rate", "count": 10, "walk": 110, "now": NOON},
+    "waiting_for_limits": SHARDS | TENANTS | {"walk": 100},
     "running_of": SHARDS | TENANTS,
     "published_of": TENANTS | {"looked_at": 100},
 }

@@ -107,3 +107,17 @@ FROM (
     ORDER BY claimed_until DESC LIMIT %(looked_at)s
 ) AS f {fire_work}
 WHERE f.tenant_id = ANY (%(tenants)s::integer[]) AND {guarded}
+
+-- name: waiting_for_limits
+-- How many of these tenants, by lane; of each in a shard so many, and no more.
+SELECT t.tenant_id, j.lane, count(*)
+FROM unnest(%(tenants)s::integer[]) AS t(tenant_id)
+CROSS JOIN unnest(%(shards)s::smallint[]) AS every(shard)
+CROSS JOIN LATERAL (
+    SELECT job_id, reason FROM scheduling_fire
+    WHERE shard_id = every.shard AND tenant_id = t.tenant_id AND state IN ('parked', 'retry_wait')
+    ORDER BY wake_at LIMIT %(walk)s
+) AS w
+JOIN scheduling_job j ON j.id = w.job_id
+WHERE w.reason IN ('rate', 'cap', 'budget')
+GROUP BY t.tenant_id, j.lane
