@@ -95,8 +95,8 @@ def accuracy(bench: Bench) -> dict[str, Any]:
         time.sleep(1)
     errors: dict[str, list[float]] = {}
     for job, at in found.items():
-        if (expected := said[job].expected_at) is not None:
-            waited_s = at.timestamp() - asked_at
+        waited_s = at.timestamp() - asked_at
+        if waited_s > took_s and (expected := said[job].expected_at) is not None:  # else: it began while we asked
             off_s = abs(expected.timestamp() - at.timestamp())
             errors.setdefault(str(said[job].why), []).append(off_s / max(waited_s, LEAST_S))
     every = [error for some in errors.values() for error in some]

@@ -10,7 +10,7 @@ limit lets through, or by its part of the workers. It is an estimate, and never 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import isfinite
 
@@ -47,6 +47,7 @@ class Pace:
     starts_per_s: float = 0.0  # seen lately; 0: nothing is known
     mean_s: float = 0.0  # slot-seconds of one
     slots: float = 0.0
+    queued: int = 0  # of the tenant's lane these have had their turn, and do not run yet
 
     @property
     def per_s(self) -> float:
@@ -84,7 +85,7 @@ def explain(*, tenant: str, lane: str, place: Place, pace: Pace, now: datetime, 
     """Why it waits: for the limit that holds it, else for its share."""
     if gate is None:
         words = f"waits for {tenant}'s share of the workers in the {lane} lane: {place}"
-        return Wait(reason=SHARE, words=words, place=place, expected_at=_after(now, place, pace.per_s))
+        return Wait(reason=SHARE, words=words, place=place, expected_at=_starts(now, place, pace))
     until = None if gate.until is None else max(gate.until, now)
     match gate.reason:
         case "rate":
@@ -104,25 +105,24 @@ def _rate(
 ) -> tuple[str, datetime | None, datetime | None]:
     """``start``: when there is a token for the first; for this one there is once all before it have had theirs."""
     words = f"held by the rate of {_whose(tenant, gate.key)}"
-    per_s, until = pace.per_s, gate.until and start
+    until = gate.until and start
     if gate.bound is not None and gate.bound.rate_per_s is not None:
         limit = gate.bound.rate_per_s
         words += f" ({limit:g} a second, burst {gate.bound.burst})"
-        per_s = min(per_s, limit) if per_s > 0 else limit
-        until = _after(start, place, limit, head=0.0)
+        until = _later(start, place.ahead / limit)
+        pace = replace(pace, starts_per_s=min(pace.per_s, limit) if pace.per_s > 0 else limit)
     if until is not None:
         words += f": tokens for it are back at {clock_time(until)}"
-    return f"{words}; {place}", until, _after(start, place, per_s, head=0.0)
+    return f"{words}; {place}", until, _starts(start, place, pace, head=0.0)
 
 
 def _cap(gate: Gate, tenant: str, place: Place, pace: Pace, now: datetime) -> tuple[str, datetime | None]:
     cap = gate.bound.max_in_flight if gate.bound is not None else None
     most = "" if cap is None else f" of {cap}"
     words = f"held by the cap{most} on what {_whose(tenant, gate.key)} has in flight: {gate.holders} are; {place}"
-    per_s = pace.starts_per_s
-    if per_s <= 0 and cap and pace.mean_s > 0:
-        per_s = cap / pace.mean_s
-    return words, _after(now, place, per_s)
+    if pace.starts_per_s <= 0 and cap and pace.mean_s > 0:
+        pace = replace(pace, starts_per_s=cap / pace.mean_s)
+    return words, _starts(now, place, pace)
 
 
 def _budget(gate: Gate, tenant: str, place: Place, pace: Pace, until: datetime | None) -> tuple[str, datetime | None]:
@@ -130,7 +130,7 @@ def _budget(gate: Gate, tenant: str, place: Place, pace: Pace, until: datetime |
     if until is None:
         return f"{words}; {place}", None
     days, ahead = divmod(place.ahead, gate.daily) if gate.daily else (0, place.ahead)
-    opens = _after(until, Place(ahead=ahead), pace.per_s) or until
+    opens = _starts(until, Place(ahead=ahead), pace) or until
     expected_at = _later(opens, days * gate.day_s)
     return f"{words}: the next day begins at {clock_time(until)}; {place}", expected_at
 
@@ -140,11 +140,14 @@ def _whose(tenant: str, key: BoundKey | None) -> str:
     return f"{tenant} ({', '.join(parts)})" if parts else tenant
 
 
-def _after(start: datetime, place: Place, per_s: float, *, head: float = 0.5) -> datetime | None:
-    """When as many have started as are before it; of two starts of the head the next is half an interval away."""
-    if per_s <= 0:
-        return start if head == 0.0 and not place.ahead else None
-    return _later(start, (place.ahead + head) / per_s)
+def _starts(start: datetime, place: Place, pace: Pace, *, head: float = 0.5) -> datetime | None:
+    """When as many have started as are before it, those included that have had their turn. Of two starts of the head
+    the next is half an interval away.
+    """
+    before = place.ahead + pace.queued + head
+    if pace.per_s <= 0:
+        return None if before else start
+    return _later(start, before / pace.per_s)
 
 
 def _later(start: datetime, seconds: float) -> datetime | None:

@@ -126,7 +126,6 @@ class TenantLine:
     gates: Sequence[Gate] = ()  # of the limits that apply to it
     holds_up: str | None = None  # what nodes say of the lane now: None: nothing of it waits with them; empty: its turn
     in_flight: int = 0
-    queued: int = 0  # of these, published and not running
 
     def gate(self, reason: str) -> Gate | None:
         return next((gate for gate in self.gates if gate.reason == reason), None)
@@ -256,13 +255,13 @@ def _published(fire: FireFacts, now: Moment) -> Explained:
         return Explained(why=Why.NO_WORKER, words=words)
     if not fire.consumers.in_use:
         return Explained(why=Why.NO_WORKER, words=f"in the broker's queue{where}, which no worker consumes any more")
-    line, queued = fire.line, max(0, fire.line.queued - 1)
+    line, pace = fire.line, replace(fire.line.pace, queued=max(0, fire.line.pace.queued - 1) // 2)
     words = f"in the broker's queue{where}, or with a worker"
     if line.in_flight:
-        words += f": {line.in_flight} of its tenant's are, and {line.queued} of them do not run yet"
+        words += f": {line.in_flight} of its tenant's are, and {line.pace.queued} of them do not run yet"
     if line.pace.per_s <= 0:
         return Explained(why=Why.QUEUE, words=words)
-    waits = explain(tenant=line.tenant, lane=line.lane, place=Place(ahead=queued // 2), pace=line.pace, now=now.real)
+    waits = explain(tenant=line.tenant, lane=line.lane, place=Place(ahead=0), pace=pace, now=now.real)
     return Explained(why=Why.QUEUE, words=words, expected_at=waits.expected_at)
 
 

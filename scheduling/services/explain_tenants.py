@@ -116,11 +116,10 @@ class Tenants:
             tenant=self._terms[tenant].slug,
             lane=lane,
             place=self._lanes[lane].ranked(place, tenant),
-            pace=self._pace(near, rows, tenant, lane),
+            pace=self._pace(near, rows, tenant, lane, queued=max(0, in_flight - running)),
             gates=self._gates(tenant, lane, task, near, in_flight),
             holds_up=min(row.reason for row in waiting) if waiting else None,  # its turn, if it is that anywhere
             in_flight=in_flight,
-            queued=max(0, in_flight - running),
         )
 
     def consumers(self, tenant: int, lane: str) -> Consumers:
@@ -130,7 +129,7 @@ class Tenants:
         names = [name for name, in_use in own or shared if in_use]
         return Consumers(workers=self._workers, queues=names, in_use=bool(names or not own))
 
-    def _pace(self, near: Sequence[Stands], rows: Sequence[Stands], tenant: int, lane: str) -> Pace:
+    def _pace(self, near: Sequence[Stands], rows: Sequence[Stands], tenant: int, lane: str, *, queued: int) -> Pace:
         weights = self._lanes[lane].weights
         part = weights[tenant] / sum(weights.values()) if tenant in weights else 0.0
         nodes = sum(row.waiting > 0 for row in near) / max(1, sum(row.waiting > 0 for row in rows))
@@ -138,6 +137,7 @@ class Tenants:
             starts_per_s=sum(row.starts_per_s for row in near),
             mean_s=max((row.mean_s for row in near), default=0.0),
             slots=self._slots * part * nodes,
+            queued=int(queued * nodes),
         )
 
     def _gates(self, tenant: int, lane: str, task: str, near: Sequence[Stands], in_flight: int) -> list[Gate]:

@@ -40,6 +40,10 @@ def test_without_a_limit_it_waits_for_its_share_behind_what_is_before_it():
     assert seconds(found) == pytest.approx(199.95)
 
 
+def test_what_has_had_its_turn_and_does_not_run_yet_is_before_it_too():
+    assert seconds(why(ahead=10, pace=Pace(starts_per_s=10, queued=20))) == pytest.approx(3.05)
+
+
 def test_before_any_start_was_seen_the_pace_is_its_part_of_the_slots():
     assert seconds(why(ahead=10, pace=Pace(slots=4, mean_s=2.0))) == pytest.approx(5.25)
 

@@ -126,7 +126,7 @@ def test_a_rate_says_when_tokens_are_back(acme: Tenant, owner: Node):
     Limit.objects.create(tenant=acme, task="send", rate_per_s=0.5)
     job = make_job("send", tenant="acme")
     first, second = parked(job, "rate"), parked(job, "rate", ago_s=30)
-    stands(acme, reason="rate", until_s=4.0)
+    stands(acme, reason="rate", until_s=4.0, in_flight=0)
     head, found = why(first), why(second)
     assert found.why is Why.RATE
     assert head.until is not None
