@@ -91,7 +91,7 @@ class Engine:
         self._marks = Marks()
         self._outstanding = Outstanding()
         self._leaving = HandOvers(self._outstanding, self._marks)
-        self._wheel = FireWheel(clock, self._leaving)
+        self._wheel = FireWheel(clock, self._leaving, counts=limits.fairness is not None)
         self._gates = Gates()
         self.ticks = Ticks()
         self._looks = Looks(self.ticks)
@@ -288,6 +288,8 @@ class Engine:
         before, full = self._sharing.full(now)
         if before - full:
             self._waiting.soon(now)
+        if len(self._wheel) > self._limits.ahead // 2:  # the others need room for what they have due
+            full |= self._wheel.crowded_by(self._limits.ahead // 4)
         return full
 
     # -- claim --------------------------------------------------------------------------------------------------

@@ -468,7 +468,7 @@ class FairTurns:
                 key,
                 now,
                 weight=self.terms.weight(key),
-                mean_s=self._estimates.of((*key, "")),
+                mean_s=self._estimates.of((*key, standing.task)),
                 why=self._reason,
                 due_at=due_at,
             )

@@ -47,13 +47,13 @@ from scheduling.core.run_looks import RunLooks
 from scheduling.core.runs import Held, RunSeen
 
 AT_ONCE = 1000  # turns, and fires that are stored
-STORED_S = 30.0  # until what is stored is looked for again, if its turn has not come before
-LONGEST_S = 300.0  # however far off its gate opens: terms change, and so do owners
+STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
+LONGEST_S = 300.0  # however far off its turn is, or its gate opens: terms change, and so do owners
 SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
 KEEP_S = 5.0
 FULL_S = 0.05  # for so long it is known who is full
 AGAIN_S = 0.5  # after a read that failed
-LEAST, MOST = 100, 1_000_000  # fires in one read
+LEAST, MOST = 250, 1_000_000  # fires in one read
 
 
 class Sharing:
@@ -279,7 +279,9 @@ class Sharing:
         return effects
 
     def _stored(self, fire: Fire, reason: str, until: float, now: float) -> Settlement:
-        after_s = min(max(STORED_S, until - now), LONGEST_S) if until < inf else STORED_S
+        turn_s = self.turns.waiting / max(self.turns.granted_in_a_second(now), 1)
+        gate_s = until - now if until < inf else 0.0
+        after_s = min(max(STORED_S, turn_s, gate_s), LONGEST_S)
         return Settlement(fire, State.PARKED, reason, self._clock.job_time(now + after_s))
 
     def _keep(self, now: float) -> list[Effect]:

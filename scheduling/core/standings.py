@@ -31,6 +31,7 @@ class Standing:
         "refused",
         "served_s",
         "starts",
+        "task",
         "throttled",
         "waiting",
     )
@@ -39,6 +40,7 @@ class Standing:
         self.waiting: dict[UUID, Turn] = {}
         self.in_flight = 0
         self.began = now
+        self.task = ""  # the last that waited
         self.starts = self.throttled = self.refused = 0
         self.served_s = 0.0
         self._grants: deque[tuple[UUID, float]] = deque(maxlen=GRANTS_KEPT)
@@ -50,6 +52,7 @@ class Standing:
         if not self.waiting:
             self._backlogged_since = now
         self.waiting[turn.fire.id] = turn
+        self.task = turn.path[2]
 
     def wait_no_more(self, turn: Turn, now: float) -> None:
         if self.waiting.pop(turn.fire.id, None) is not None and not self.waiting:

@@ -45,6 +45,9 @@ class TenantTerms:
         for tenant in before.keys() - terms.keys():
             self._limit(tenant, is_limited=False)
             self._ask_again(tenant, before[tenant].bounds)
+            for lane in LANES:
+                if not self._queue.waiting((lane, tenant)):
+                    self._queue.forget((lane, tenant))
 
     def _limit(self, tenant: int, *, is_limited: bool) -> None:
         if is_limited and tenant not in self.asking:

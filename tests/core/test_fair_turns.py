@@ -22,7 +22,8 @@ from scheduling.core.fire import Lane, State, Verdict
 from scheduling.core.runs import Held, InFlight
 from scheduling.core.turn import FairLimits
 from scheduling.core.waiting import Waiting
-from tests.claims import SECOND, make_fire, make_work
+from scheduling.testing.clock import NOON
+from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import of, one, published
 from tests.fair_desk import FairDesk, terms
 
@@ -432,3 +433,11 @@ def test_with_other_nodes_nothing_goes_beyond_the_places_that_are_ours() -> None
     desk.engine.exchanged([Settled(one_.lane, places=1) for one_ in told])
     assert desk.go() == fires[:1]
     assert of(Publish, desk.run(0.04)) == []
+
+
+def test_a_tenant_that_fills_the_wheel_leaves_room_for_others() -> None:
+    desk = FairDesk(ahead=20)
+    desk.claim(*(make_due(make_work(n, tenant_id=1), NOON + SECOND * 0.9) for n in range(12)))
+    desk.run(0.1)
+    desk.engine.look_now()
+    assert one(ReadDue, desk.effects_until(ReadDue)).full == {1}

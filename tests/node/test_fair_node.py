@@ -102,3 +102,5 @@ def test_a_new_owner_counts_what_is_with_the_workers(start: Start) -> None:
     after = start("b", fairness=FAIR)
     eventually(lambda: Standing.objects.filter(node="b", in_flight=len(first)).exists())
     assert after.publisher.published == []
+    end([fire.id for fire in first])
+    after.publisher.wait_for(1)  # of what the first had stored: it is not looked for in half a minute only
