@@ -3,8 +3,9 @@
     python -m benchmarks.ten_thousand_tenants [--tenants 10000] [--seconds 60]
 
 Method: each tenant has a job that is due at T, the same for all, and one that recurs each minute from half a minute
-later on, evenly spread over the tenants. Scheduler nodes and one Celery worker (prefork) run as processes of their own,
-with the presets of the stop; the task takes ``--work-ms``. Of the first wave: the time from T until every tenant's run
+later on, evenly spread over the tenants; job time stands still until they are made and everybody is up. Scheduler nodes
+and one Celery worker (prefork) run as processes of their own, with the presets of the stop; the task takes
+``--work-ms``. Of the first wave: the time from T until every tenant's run
 has begun, by the database's clock. Of the recurring jobs: (started − due) over ``--seconds``, once the wave is over.
 
 Queues are those of the rows, as the broker has them, with the dead letters. Memory is resident, of a node (the largest)
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -26,25 +28,27 @@ import psycopg
 import redis
 
 from benchmarks.fair_measures import percentile
-from benchmarks.harness import await_owners, given_settings, installation, nodes, parser
+from benchmarks.harness import given_settings, installation, nodes, parser, start_job_clock, stop_job_clock
 from benchmarks.workers import workers
 
 TASKS, TASK = "benchmarks.fair_shares_tasks", "bench.hold"
 REDIS = "redis://127.0.0.1:6379/9"  # of the benchmark alone: it is emptied
-CREATED_PER_S = 150  # tenants with their jobs, at least: T is chosen before they are made
-STARTS_S = 20.0  # nodes and worker, before T
+T_S = 5.0  # from the start of job time to T
 EVERY_S = 60
 PATIENCE_S = 500.0
 BEGUN = "SELECT count(DISTINCT tenant_id) FROM scheduling_fire WHERE started_at IS NOT NULL"
 LAST_BEGUN = """
-SELECT extract(epoch FROM max(f.first_at) - %s)::float8
+SELECT extract(epoch FROM max(f.first_at) - %s - (SELECT real_origin - job_origin FROM scheduling_jobclock))::float8
 FROM (SELECT tenant_id, min(started_at) AS first_at FROM scheduling_fire GROUP BY tenant_id) f
 """
 DELAYS = """
-SELECT extract(epoch FROM started_at - fire_at)::float8 FROM scheduling_fire
+SELECT extract(epoch FROM started_at - fire_at - (SELECT real_origin - job_origin FROM scheduling_jobclock))::float8
+FROM scheduling_fire
 WHERE fire_at >= %s AND fire_at < %s AND started_at IS NOT NULL
 """
 UNSTARTED = "SELECT count(*) FROM scheduling_fire WHERE fire_at >= %s AND fire_at < %s AND started_at IS NULL"
+LEFT = "SELECT extract(epoch FROM %s - job_origin - (clock_timestamp() - real_origin))::float8 FROM scheduling_jobclock"
+REPORTS = "SELECT count(*) FROM fairness_workerreport"
 ROWS = "SELECT tenant_id IS NULL, count(*) FROM fairness_tenantqueue WHERE retired_at IS NULL GROUP BY 1"
 
 
@@ -67,7 +71,8 @@ def main() -> None:
             nodes(given.nodes, given.log) as pids,
             workers(1, concurrency=given.slots, include=TASKS, log=given.log) as (worker,),
         ):
-            await_owners(connection, nodes=given.nodes)
+            until(lambda: _one(connection, REPORTS) >= 1, "the worker reports")
+            start_job_clock(connection, nodes=given.nodes)
             figures = measure(given, connection, at)
             figures |= {
                 "created_s": round(created_s, 1),
@@ -86,7 +91,8 @@ def create(tenants: int, work_s: float) -> tuple[datetime, float]:
     from scheduling.models import Job, JobClock
 
     began = time.monotonic()
-    at = JobClock.objects.now() + timedelta(seconds=tenants / CREATED_PER_S + STARTS_S)
+    stop_job_clock()
+    at = JobClock.objects.now() + timedelta(seconds=T_S)
     every, said = timedelta(seconds=EVERY_S), {"kwargs": {"work_s": work_s}}
     Tenant.objects.bulk_create([Tenant(slug=f"bench-{number}") for number in range(tenants)])
     for number, tenant in enumerate(Tenant.objects.filter(slug__startswith="bench-").order_by("pk")):
@@ -96,25 +102,18 @@ def create(tenants: int, work_s: float) -> tuple[datetime, float]:
             JobDefinition.interval_job(TASK, every, anchor=anchor, start_at=anchor, name="again", **said),
         ]
         Job.objects.copy(jobs, tenant=tenant)
-    left_s = (at - JobClock.objects.now()).total_seconds()
-    if left_s < STARTS_S / 2:
-        raise SystemExit(f"--tenants {tenants}: only {left_s:.1f} s were left when they were made")
     return at, time.monotonic() - began
 
 
 def measure(given: argparse.Namespace, connection: psycopg.Connection[Any], at: datetime) -> dict[str, Any]:
     wait_until(connection, at)
-    deadline = time.monotonic() + PATIENCE_S
-    while _one(connection, BEGUN) < given.tenants:
-        if time.monotonic() > deadline:
-            raise SystemExit(f"{_one(connection, BEGUN)} tenants had begun within {PATIENCE_S:g} s; see --log")
-        time.sleep(0.25)
+    until(lambda: _one(connection, BEGUN) >= given.tenants, "every tenant has had its turn")
     wave_s = float(_one(connection, LAST_BEGUN, at))
     first = [delay for (delay,) in connection.execute(DELAYS, (at, at + timedelta(milliseconds=1)))]
     since = at + timedelta(seconds=max(wave_s + 10, EVERY_S / 2 + 5))
-    until = since + timedelta(seconds=given.seconds)
-    wait_until(connection, until + timedelta(seconds=5))
-    again = [delay for (delay,) in connection.execute(DELAYS, (since, until))]
+    last = since + timedelta(seconds=given.seconds)
+    wait_until(connection, last + timedelta(seconds=5))
+    again = [delay for (delay,) in connection.execute(DELAYS, (since, last))]
     return {
         "tenants": given.tenants,
         "nodes": given.nodes,
@@ -124,7 +123,7 @@ def measure(given: argparse.Namespace, connection: psycopg.Connection[Any], at: 
         "wave_p50_s": round(median(first), 2),
         "again_per_s": round(len(again) / given.seconds, 1),
         "again_ms": {"p50": _ms(median(again)), "p99": _ms(percentile(again, 0.99)), "max": _ms(max(again))},
-        "again_unstarted": _one(connection, UNSTARTED, since, until),
+        "again_unstarted": _one(connection, UNSTARTED, since, last),
     }
 
 
@@ -166,8 +165,18 @@ def map_us(tenants: int) -> float:
     return round(1e6 * spent / tenants, 3)
 
 
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what}: not within {PATIENCE_S:g} s; see --log")
+        time.sleep(0.25)
+
+
 def wait_until(connection: psycopg.Connection[Any], at: datetime) -> None:
-    time.sleep(max(0.0, float(_one(connection, "SELECT extract(epoch FROM %s - clock_timestamp())::float8", at))))
+    """Job time."""
+    left_s = _one(connection, LEFT, at)
+    time.sleep(max(0.0, float(left_s)))
 
 
 def _one(connection: psycopg.Connection[Any], query: str, *values: Any) -> Any:
