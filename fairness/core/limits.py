@@ -152,17 +152,22 @@ class LocalLimiter:
     def _cap(self, key: BoundKey, bound: Bound, nodes: Collection[str]) -> Cap | None:
         if bound.max_in_flight is None:
             return None
-        limit = part_of(bound.max_in_flight, of=str(key), node=self._node, nodes=nodes)
+        limit = self._part_of_cap(key, bound.max_in_flight, nodes)
         cap = self._caps.get(key)
         if cap is None:
             cap = self._caps[key] = Cap(limit, lease_s=self._lease_s)
         cap.limit = limit
         return cap
 
+    def _part_of_cap(self, key: BoundKey, limit: int, nodes: Collection[str]) -> int:
+        return limit if len(nodes) == 1 else part_of(limit, of=str(key), node=self._node, nodes=nodes)
+
     def _rate(self, key: BoundKey, bound: Bound, nodes: Collection[str], now: float) -> Rate | None:
         """None: another node has all of it."""
         assert bound.rate_per_s is not None  # the caller has looked
-        per_s, burst = rate_part(bound.rate_per_s, bound.burst, of=str(key), node=self._node, nodes=nodes)
+        per_s, burst = bound.rate_per_s, bound.burst
+        if len(nodes) > 1:
+            per_s, burst = rate_part(per_s, burst, of=str(key), node=self._node, nodes=nodes)
         if not burst or per_s < SLOWEST_PER_S:
             return None
         bucket = self._buckets.get(key)
