@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import Any
@@ -86,8 +87,10 @@ class PoolDoor:
             return {"slots": self._door.slots, "running": len(self._door.running), "waiting": self._door.waiting}
 
     def figures(self) -> Figures:
+        """For the report. Without a connection, or while it ends, the worker has no slots but those that are taken."""
         with self._lock:
-            return self._door.figures(monotonic())
+            found = self._door.figures(monotonic())
+        return found if self._is_open else replace(found, slots=found.busy, idle_s=0.0)
 
     # -- what is known of tenants and queues --------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from fairness.queues import QueuePlan
 
+KEPT = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -36,7 +38,9 @@ class Sources:
         """By the consumer that it was delivered to; else by what it was addressed to."""
         info = message.delivery_info or {}
         tag = info.get("consumer_tag") or ""
-        if tag not in self._tags:
+        if tag and tag not in self._tags:
+            if len(self._tags) > KEPT:
+                self._tags.clear()
             # Tags of consumers that are no more stay: their last messages may be on the way.
             for name, known in self._task_consumer._active_tags.items():
                 self._tags[known] = self.named(name)
@@ -52,6 +56,6 @@ class Sources:
         if known is None:
             owner = self._plan.owner(queue)
             known = Source(queue, self._plan.lane(queue) or "", owner[0] if owner else "")
-            if len(self._names) < 10_000:
+            if len(self._names) < KEPT:
                 self._names[queue] = known
         return known
