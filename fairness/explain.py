@@ -105,7 +105,7 @@ def _rate(
 ) -> tuple[str, datetime | None, datetime | None]:
     """``start``: when there is a token for the first; for this one there is once all before it have had theirs."""
     words = f"held by the rate of {_whose(tenant, gate.key)}"
-    until = gate.until and start
+    until: datetime | None = start if gate.until else None
     if gate.bound is not None and gate.bound.rate_per_s is not None:
         limit = gate.bound.rate_per_s
         words += f" ({limit:g} a second, burst {gate.bound.burst})"

@@ -192,9 +192,7 @@ def _before_the_broker(fire: FireFacts, now: Moment) -> Explained:
     if fire.state in _WAITING and fire.reason in LIMITS:
         gate = fire.line.gate(fire.reason)
         if gate is not None and (is_later or fire.owner.lives):
-            is_known = fire.line.holds_up is not None  # a node holds its place, and asks before the row's time
-            until = gate.until or (wake_at if is_later and not is_known else None)
-            return _of_tenant(fire.line, now, replace(gate, until=until))
+            return _of_tenant(fire.line, now, gate)  # the row's wake time is when it is looked for at the latest
     if fire.state is State.PARKED and fire.reason == Why.OVERLAP and fire.ahead_of_job:
         return Explained(
             why=Why.OVERLAP,

@@ -84,9 +84,8 @@ def test_a_fire_that_is_parked_for_a_limit_waits_for_it(reason: str):
     assert found.expected_at is not None
 
 
-def test_tokens_are_back_when_the_row_says_so_where_no_node_knows_better():
-    assert fire(State.PARKED, "rate", line=line(ahead=0)).until == NOON + timedelta(seconds=20)
-    assert fire(State.PARKED, "rate", line=line("", ahead=0)).until == NOON
+def test_tokens_are_back_when_a_node_says_so_and_by_the_rate_where_none_does():
+    assert fire(State.PARKED, "rate", line=line(ahead=10)).until == NOON + timedelta(seconds=2)
     known = Gate(reason="rate", bound=Bound(rate_per_s=5), until=NOON + timedelta(seconds=4))
     assert fire(State.PARKED, "rate", line=line("rate", gates=(known,))).until == NOON + timedelta(seconds=4.6)
 
