@@ -36,7 +36,8 @@ class QuotaExceeded(InvalidField):
 
     def __init__(self, tenant: str, *, quota: int, has: int | None, more: int) -> None:
         there, too_many = "more" if has is None else has, f"{more} more {'is' if more == 1 else 'are'} too many"
-        super().__init__("tenant", tenant, f"may have {quota} jobs (max_jobs), and has {there}: {too_many}")
+        jobs = f"{quota} job{'' if quota == 1 else 's'}"
+        super().__init__("tenant", tenant, f"may have {jobs} (max_jobs), and has {there}: {too_many}")
         self.quota, self.has, self.more = quota, has, more
 
     def __reduce__(self) -> tuple[Callable[[], QuotaExceeded], tuple[()]]:  # type: ignore[override]

@@ -36,7 +36,8 @@ CREATE FUNCTION fairbeat_keep_quota(owner integer, more bigint) RETURNS void LAN
         END IF;
         found_jobs := fairbeat_live_jobs(owner, quota + more + 1);
         IF found_jobs > quota THEN
-            RAISE EXCEPTION 'tenant %: may have % jobs (max_jobs), and has %', named, quota,
+            RAISE EXCEPTION 'tenant %: may have % (max_jobs), and has %', named,
+                    quota || CASE quota WHEN 1 THEN ' job' ELSE ' jobs' END,
                     CASE WHEN found_jobs > quota + more THEN 'more' ELSE (found_jobs - more)::text END
                 USING ERRCODE = 'FB002', DETAIL = json_build_object(
                     'tenant', named, 'quota', quota, 'has', greatest(found_jobs - more, 0), 'more', more)::text;

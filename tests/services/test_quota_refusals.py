@@ -65,7 +65,7 @@ def test_the_entries_of_code_beyond_the_quota_are_refused() -> None:
 
     first, second = sync_entries("shop", wanted, {}, policy=CodeJobs.KEEP)
     assert (first.change, second.change) == ("new", "refused")
-    assert second.detail == "tenant 'default': may have 1 jobs (max_jobs), and has 0: 2 more are too many"
+    assert second.detail == "tenant 'default': may have 1 job (max_jobs), and has 0: 2 more are too many"
     assert Job.objects.get().jitter == timedelta(minutes=5)
     assert refused(default) == 1
 
