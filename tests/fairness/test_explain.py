@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairness.core.terms import Bound
@@ -94,6 +94,7 @@ def test_a_reason_that_is_none_is_refused():
         why(Gate(reason="luck"))
 
 
+@settings(max_examples=50)
 @given(
     reason=st.sampled_from(["", "rate", "cap", "budget"]),
     ahead=st.integers(0, 100_000),
