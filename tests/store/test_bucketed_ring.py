@@ -20,16 +20,38 @@ def at(bucket: int) -> datetime:
 
 
 class Model:
-    """Entries as the tables hold them, (shard, bucket, slot), beside the marks of their owner."""
+    """Entries as the tables hold them, (shard, bucket, slot), beside the marks of their owner. Those of odd buckets are
+    a full tenant's: where they are passed by they are set aside, by shard, from a bucket on.
+    """
 
     def __init__(self) -> None:
         self.lows, self.entries, self.now = Lows(), set[tuple[int, int, int]](), START
+        self.aside: dict[int, int] = {}
 
     def write(self, shard: int, bucket: int, *, is_told: bool = True) -> None:
         slot = slot_of_bucket(bucket) if bucket < bucket_of(horizon_from(at(self.now))) else LATER
         self.entries.add((shard, bucket, slot))
         if is_told:
             self.lows.written(shard, bucket, slot)
+
+    def set_aside(self, shard: int, bucket: int) -> None:
+        self.aside[shard] = min(bucket, self.aside.get(shard, bucket))
+
+    def is_aside(self, shard: int, bucket: int, slot: int) -> bool:
+        return slot != LATER and bucket % 2 == 1 and self.aside.get(shard, bucket + 1) <= bucket
+
+    def pass_by(self, steps: int) -> None:
+        """As a walk does that takes so many steps in a slot."""
+        for slot, lows in self.lows.to_read(SHARDS, self.now).items():
+            for shard, low in lows.items() if slot != LATER else ():
+                buckets = [bucket for of, bucket, of_slot in self.due() if (of, of_slot) == (shard, slot)]
+                met = sorted(bucket for bucket in buckets if bucket >= low)[:steps]
+                for bucket in met:
+                    if bucket % 2 == 1:
+                        self.set_aside(shard, bucket)
+                ended = met[-1] if len(met) == steps else self.now
+                others = [bucket for bucket in met if bucket % 2 == 0]
+                self.lows.passed(shard, slot, min([*others, ended]), high=self.now)
 
     def due(self) -> set[tuple[int, int, int]]:
         return {entry for entry in self.entries if entry[1] <= self.now}
@@ -39,15 +61,18 @@ class Model:
         return {
             (shard, bucket, slot)
             for shard, bucket, slot in self.due()
-            if shard in plan.get(slot, {}) and plan[slot][shard] <= bucket
+            if (shard in plan.get(slot, {}) and plan[slot][shard] <= bucket) or self.is_aside(shard, bucket, slot)
         }
 
     def consume(self, share: int) -> None:
-        """All that is due is read; of that every ``share``-th entry is left where it is."""
-        left = {entry for number, entry in enumerate(sorted(self.due())) if number % share == 0}
+        """All that is due is read, but for what is full; of that every ``share``-th entry is left where it is."""
+        left = {entry for number, entry in enumerate(sorted(self.due())) if number % share == 0 or entry[1] % 2 == 1}
         lowest: dict[int, int] = {}
-        for shard, bucket, _ in self.due():
-            lowest[shard] = min(bucket, lowest.get(shard, bucket))
+        for shard, bucket, slot in self.due():
+            if bucket % 2 == 0:
+                lowest[shard] = min(bucket, lowest.get(shard, bucket))
+            elif slot != LATER:
+                self.set_aside(shard, bucket)
         self.lows.consumed(SHARDS, self.now, lowest)
         self.entries -= self.due() - left
 
@@ -61,7 +86,9 @@ class Model:
         near = {entry for entry in self.entries if entry[2] == LATER and entry[1] < bucket_of(horizon)}
         for shard, bucket, _ in near:
             self.entries.add((shard, bucket, slot_of_bucket(bucket)))
-            self.lows.written(shard, bucket, slot_of_bucket(bucket))
+        for shard in SHARDS:
+            if buckets := [bucket for of, bucket, _ in near if of == shard]:
+                self.lows.moved(shard, min(buckets))
         self.entries -= near
         self.lows.promoted(SHARDS, horizon)
 
@@ -69,7 +96,8 @@ class Model:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("pass"), st.sampled_from([1, 7, 61, 600, 4000, 9000, -2, -70, -5000])),
-        st.tuples(st.just("write"), st.sampled_from(SHARDS), st.integers(0, 9000)),
+        st.tuples(st.just("write"), st.sampled_from(SHARDS), st.integers(-600, 9000)),
+        st.tuples(st.just("pass_by"), st.integers(1, 4)),
         st.tuples(st.just("consume"), st.integers(1, 4)),
         st.just(("raise_lows",)),
         st.just(("promote",)),
@@ -93,6 +121,7 @@ def test_whatever_is_due_is_looked_for_where_it_is(steps: list[tuple]) -> None:
                 model.write(values[0], model.now + values[1])
             case "forget":
                 model.lows.forget(values)
+                model.aside.pop(values[0], None)
             case _:
                 getattr(model, name)(*values)
         assert model.found() == model.due()
@@ -102,3 +131,13 @@ def test_the_minutes_round_now_are_not_idle() -> None:
     idle = idle_slots(NOON)
     busy = {slot_of_bucket(bucket_of(NOON + timedelta(minutes=minute))) for minute in (-1, 0, 1, 2)}
     assert set(idle) == set(range(RING)) - busy
+
+
+def test_what_the_promoter_moves_late_is_looked_for_in_all_slots_behind_it() -> None:
+    lows, minutes = Lows(), (START - 120, START - 60)
+    for bucket in minutes:
+        lows.passed(1, slot_of_bucket(bucket), START, high=START)
+    assert {slot_of_bucket(bucket) for bucket in minutes}.isdisjoint(lows.to_read([1], START))
+    lows.moved(1, minutes[0])
+    plan = lows.to_read([1], START)
+    assert all(plan[slot_of_bucket(bucket)][1] <= bucket for bucket in minutes)

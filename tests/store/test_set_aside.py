@@ -91,7 +91,7 @@ class Story:
             case "pass":
                 self.now += SECOND * self.dice.choice([0.3, 1, 7, 61, 600, 4000])
             case "write":
-                self.write(self.dice.randint(1, 4), self.dice.choice([1, 60, 9000]))
+                self.write(self.dice.randint(1, 4), self.dice.choice([1, 60, 9000, -600]))  # or still due
             case "flood":
                 self.write(30, self.dice.choice([1, 30, 600]))
             case "read":
