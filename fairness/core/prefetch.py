@@ -27,6 +27,7 @@ from dataclasses import dataclass
 LONG_S = 0.1
 ROUND_TRIPS = 50  # a task that takes as many is long at least: a fiftieth of its slot's time is the answer's way
 SHORT = 0.5  # of what is long
+PART = 0.25  # of a slot
 LATEST = 0.2  # what the latest task counts for in the mean of its queue
 LATELY_S = 10.0
 SELDOM_S = 60.0
@@ -113,7 +114,7 @@ class Inflows:
         total = sum(self._queues[name].weight for name in active)
         changed = []
         for name, queue in self._queues.items():
-            share = max(1, round(2 * slots * queue.weight / total)) if name in active else 1
+            share = _ahead(slots * queue.weight / total) if name in active else 1
             is_known = queue.ahead is not None and queue.mean_s is not None
             is_short = is_known and queue.most >= (queue.ahead or 0) and has_idle_slots
             queue.most = queue.here
@@ -146,3 +147,10 @@ class Inflows:
             return 1 if is_resting else ASKED
         has_come = queue.ahead is None or (queue.came_at is not None and queue.came_at >= queue.changed_at)
         return ASKED if has_come else 1
+
+
+def _ahead(share: float) -> int:
+    """For so many slots. What runs counts, so one that is to have a good part of a slot has two: else none of its
+    messages were here at the moment at which its last one ends.
+    """
+    return max(2 if share > PART else 1, round(2 * share))

@@ -23,6 +23,7 @@ from kombu import Exchange, Queue
 
 from fairness.core.prefetch import ASKED
 from fairness.queues import QueuePlan
+from fairness.worker.loop import soon
 
 REFUSED_S = 30.0  # before a queue that the broker refused is tried again
 SLICE_S = 0.05
@@ -89,7 +90,7 @@ class Consumers:
 
     def _soon(self, step: Callable[..., None], *args: Any) -> None:
         if not self._steps:
-            self._c.call_soon(self._do_some)
+            soon(self._c, self._do_some)
         self._steps.append(lambda: step(*args))
 
     def _do_some(self) -> None:
@@ -103,7 +104,7 @@ class Consumers:
         if self._is_amqp:  # for what is consumed after us
             self._c.task_consumer.qos(prefetch_count=self._c.initial_prefetch_count, apply_global=False)
         if self._steps:
-            self._c.call_soon(self._do_some)
+            soon(self._c, self._do_some)
         elif self._channel is not None:
             channel, self._channel = self._channel, None
             channel.close()

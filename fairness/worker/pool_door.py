@@ -26,6 +26,7 @@ from fairness.core.node import Ticket
 from fairness.core.prefetch import Inflows
 from fairness.core.terms import TRANSACTIONAL
 from fairness.worker.asking import Asking
+from fairness.worker.loop import read_what_came, soon
 from fairness.worker.pools import Handing
 from fairness.worker.sources import Sources
 
@@ -182,9 +183,10 @@ class PoolDoor:
         """A pool that runs in the loop's thread lets it read in between, or there would be nobody to choose among."""
         if not self._is_due and self._is_open and self._c.pool.active:
             self._is_due = True
-            self._c.call_soon(self._pump_due)
+            soon(self._c, self._pump_due)
 
     def _pump_due(self) -> None:
+        read_what_came(self._c)
         self._is_due = False
         self.pump()
 

@@ -36,7 +36,11 @@ class Worker(SimpleNamespace):
         self.pool = SimpleNamespace(num_processes=2, active=True)
         self.ready: list[Callable[[], None]] = []
         self.ticks: list[Callable[[], None]] = []
-        self.timer = SimpleNamespace(call_repeatedly=self._call_repeatedly, cancel=self.ticks.remove)
+        self.timer = SimpleNamespace(
+            call_repeatedly=self._call_repeatedly,
+            cancel=self.ticks.remove,
+            call_after=lambda _secs, function: self.ready.append(function),
+        )
 
     def _call_repeatedly(self, _secs: float, function: Callable[[], None]) -> object:
         self.ticks.append(function)

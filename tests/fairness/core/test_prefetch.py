@@ -55,6 +55,16 @@ def test_a_crowd_has_one_each_at_least():
     assert apply(flows, 1.0, idle=True) == {"heavy": 7}
 
 
+@pytest.mark.parametrize(("weight", "ahead"), [(0.1, 1), (1.0, 2), (10.0, 4)])
+def test_who_is_to_have_a_good_part_of_a_slot_has_two_so_that_one_is_here_when_another_ends(weight, ahead):
+    flows = Inflows()
+    flows.set_queues({"one": weight, "other": 10.0})
+    apply(flows, 0.0)
+    busy(flows, ["one", "other"], 1.0)
+
+    assert apply(flows, 1.0, idle=True).get("one", 1) == ahead
+
+
 def test_nothing_grows_before_its_tasks_are_known_to_be_short(flows):
     flows.came("one", 1.0)
     assert apply(flows, 1.0, idle=True) == {}
