@@ -80,6 +80,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("publisher", "benchmarks.publisher", "--messages 100000"),
     Benchmark("timing_wheel", "benchmarks.timing_wheel", "", limit_s=900),
     Benchmark("fair_queue", "benchmarks.fair_queue", ""),
+    Benchmark("fair_simulation", "benchmarks.fair_simulation", "", limit_s=900),
     Benchmark("shared_limits", "benchmarks.shared_limits", ""),
     Benchmark("memory", "benchmarks.memory", "", limit_s=900),
     Benchmark("recurrence", "benchmarks.recurrence", ""),

@@ -70,6 +70,17 @@ class Turns(Generic[T]):
             lane.make_ready()
         return taken
 
+    def take_behind(self, now: float, limit: int) -> list[Ticket[T]]:
+        """Grant up to ``limit`` requests of tenants that are not ahead of virtual time: who has just come, or is owed
+        something. Of a flood beside others there is seldom one among them.
+        """
+        self._wake(now)
+        taken: list[Ticket[T]] = []
+        self._look_within(0.0)
+        self._grant_up_to(limit, now, taken, {}, [])
+        self._look_everywhere()
+        return taken
+
     # -- choosing -----------------------------------------------------------------------------------------------
 
     def _grant_up_to(

@@ -380,3 +380,12 @@ def test_the_oldest_of_a_tenant_is_found_and_how_many_wait(queue: FairQueue[str]
     assert (oldest.item, oldest.path) == ("a1", flow("a", "x"))
     assert (queue.waiting(("bulk", "a")), queue.waiting(), queue.waiting(("none",))) == (2, 2, 0)
     assert queue.oldest(("none",)) is None
+
+
+def test_who_has_just_come_can_be_told_from_who_has_had_its_turn(queue: FairQueue[str]) -> None:
+    offer(queue, "flood", "f1 f2 f3 f4")
+    queue.take(0.0, 2)
+    assert items(queue.take_behind(0.0, 9)) == ""
+    offer(queue, "light", "l1 l2")
+    assert items(queue.take_behind(0.0, 9)) == "l1"
+    assert items(queue.take(0.0, 9)) == "f3 l2 f4"
