@@ -99,11 +99,17 @@ class LocalLimiter:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def spent(self) -> list[tuple[BoundKey, Bound, float]]:
-        """By rate, with its whole bound: how many tokens this node's part lacks of being full."""
+    def spent(self) -> list[tuple[BoundKey, Bound, float, float]]:
+        """By rate, with its whole bound: how many tokens this node's part lacks of being full; and how many the whole
+        does, if all parts lack as much.
+        """
         now = self._clock()
         lacks = ((key, bucket, bucket.burst - bucket.rate.tokens(now)) for key, bucket in self._buckets.items())
-        return [(key, bucket.bound, tokens) for key, bucket, tokens in lacks if tokens > 0]
+        return [
+            (key, bucket.bound, tokens, tokens * bucket.bound.burst / bucket.burst)
+            for key, bucket, tokens in lacks
+            if tokens > 0
+        ]
 
     def _admit(self, request: Request, nodes: Collection[str], now: float) -> Refusal | None:
         member = request.member

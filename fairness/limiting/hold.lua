@@ -3,7 +3,8 @@
 -- asked.node       who holds them
 -- asked.lease_s    of a member
 -- asked.caps       [name, [members]]
--- asked.spent      [name, interval in seconds, burst, tokens]: what was spent elsewhere, while this node asked nobody
+-- asked.spent      [name, interval in seconds, burst, tokens, of all]: what this node has spent while it asked nobody,
+--                  and what all have if each did likewise: those that are yet to come back
 -- asked.is_all     with these it has told all that it has in flight
 --
 -- Returns the epoch.
@@ -16,6 +17,7 @@ end
 for _, spent in ipairs(asked.spent) do
   local bucket = read_bucket(spent[1], spent[2], spent[3])
   bucket.full_at = math.max(bucket.full_at, now) + spent[4] * bucket.interval_s
+  bucket.full_at = math.max(bucket.full_at, now + spent[5] * bucket.interval_s)
   bucket.full_at = math.min(bucket.full_at, now + bucket.burst * bucket.interval_s)
   write_bucket(bucket)
 end

@@ -199,7 +199,7 @@ class RedisLimiter:
             return True
         if not self._wire.may_call:
             return False
-        spent = [_rate_words(key, bound, tokens) for key, bound, tokens in self._part.spent()]
+        spent = [_rate_words(key, bound, *tokens) for key, bound, *tokens in self._part.spent()]
         if not self._hold([stay.request for stay in self._stays.values()], spent):
             return False
         self._part = None
@@ -242,10 +242,10 @@ def _bound_words(key: BoundKey, bound: Bound) -> Words:
     return [_name(key), cap, 0 if bound.rate_per_s is None else 1 / bound.rate_per_s, bound.burst]
 
 
-def _rate_words(key: BoundKey, bound: Bound, tokens: float) -> Words:
+def _rate_words(key: BoundKey, bound: Bound, *tokens: float) -> Words:
     """As ``hold.lua`` and ``leave.lua`` read it."""
     assert bound.rate_per_s is not None  # it is of a rate
-    return [_name(key), 1 / bound.rate_per_s, bound.burst, tokens]
+    return [_name(key), 1 / bound.rate_per_s, bound.burst, *tokens]
 
 
 def _is_capped(request: Request) -> bool:

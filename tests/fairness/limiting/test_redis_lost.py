@@ -190,6 +190,40 @@ def test_whoever_left_while_nobody_answered_has_left_once_redis_answers(own_redi
     assert admit(limiter, "d", cap(2)) == [CAP]  # b, which had left, is in again
 
 
+def test_whoever_left_and_came_again_while_nobody_answered_is_in(
+    own_redis: OwnRedis, limiters: Nodes, clock: Clock
+) -> None:
+    (limiter,) = limiters(own_redis.url, 1, timeout_s=TIMEOUT_S)
+    assert admit(limiter, "a", cap(1)) == [""]
+    own_redis.hang()
+    limiter.leave(requests("a", cap(1)))
+    assert admit(limiter, "a", cap(1)) == [""]
+    assert limiter.is_degraded
+    own_redis.go_on()
+    clock.sleep(1.0)
+    assert [admit(limiter, member, cap(1)) for member in "bcd"] == [[CAP], [CAP], [CAP]]
+    assert not is_degraded(limiter)
+
+
+def test_a_burst_that_went_by_parts_is_gone_when_redis_answers_again(
+    own_redis: OwnRedis, limiters: Nodes, clock: Clock
+) -> None:
+    made = limiters(own_redis.url, 2, timeout_s=TIMEOUT_S / 2)
+    clock.sleep(1000)
+    own_redis.hang()
+    for limiter in made:
+        while not limiter.is_degraded:
+            admit(limiter, "x", rate(10, 20))
+    clock.sleep(100.5)
+    by_parts = sum(count(limiter, range(99), rate(10, 20)) for limiter in made)
+    assert by_parts >= 18  # seconds are floats
+    own_redis.go_on()
+    clock.sleep(0.5)  # its bucket has been full all the while
+    after = sum(count(limiter, range(100, 199), rate(10, 20)) for limiter in made)
+    assert by_parts + after <= 25
+    assert not any(limiter.is_degraded for limiter in made)
+
+
 def test_a_redis_that_refuses_to_write_is_as_good_as_none(
     own_redis: OwnRedis, limiters: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
