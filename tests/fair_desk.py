@@ -42,7 +42,7 @@ class FairDesk(Desk):
         self.set_terms(*known)
         if slots is not None:
             self.engine.reported([report(slots)])
-        for read in of(ReadHeld, self.taken):
+        for read in of(ReadHeld, self.pass_time()):
             self.engine.held_read(read, held or Held())
 
     @property

@@ -121,7 +121,7 @@ class Dispatch:
 
     def _publish(self, fires: Sequence[Fire]) -> list[Effect]:
         """Whoever does not have to wait for its turn."""
-        if self._turns is not None and fires and not self._turns.lets_all_pass:
+        if self._turns is not None and fires and not self._turns.lets_pass(fires):
             fires = self._turns.go(fires, self._clock.monotonic())
         return self.send(fires)
 

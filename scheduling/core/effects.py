@@ -222,6 +222,11 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadTerms:
+    """Some tenant's are not known. Needs no answer but ``Engine.set_terms``, some time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """What this node tells the others of its lanes. Answered by ``Engine.exchanged``."""
 
@@ -271,4 +276,6 @@ StoreEffect = (
     | LookAtRuns
     | Hold
 )
-Effect = StoreEffect | Publish | Admit | LetGo | Keep | Exchange | LookAtQueues | Redrive | TakeAgain | HandOver
+Effect = (
+    StoreEffect | Publish | Admit | LetGo | Keep | Exchange | ReadTerms | LookAtQueues | Redrive | TakeAgain | HandOver
+)

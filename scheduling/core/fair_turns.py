@@ -34,14 +34,12 @@ from scheduling.core.fire import Fire, Lane
 from scheduling.core.runs import InFlight, RunSeen
 from scheduling.core.standings import Standings
 from scheduling.core.tenant_terms import TenantTerms, is_capped
-from scheduling.core.turn import Called, FairLimits, Freed, Path, Stage, TenantLane, Turn
+from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Freed, Path, Stage, TenantLane, Turn
 from scheduling.core.turn_gates import Asking, Room
 
 PATIENCE_S = 1.0  # what waits longer is stored
 ROUND_TRIP = 0.05  # what the latest counts for in the mean
 FIRST_COST_S = 0.1  # of a fire, while nothing is known
-SHARE, BROKER = "share", "turn"  # why something waits
-SHARES = frozenset({SHARE, "rate", "cap", "budget"})
 IN_FLIGHT = frozenset({Stage.GOING, Stage.SENT, Stage.RUNNING})
 
 
@@ -91,14 +89,14 @@ class FairTurns:
         """Whether any tenant has limits."""
         return bool(self.terms.asking)
 
-    @property
-    def lets_all_pass(self) -> bool:
-        """There is no bound, no limit, and nobody here."""
+    def lets_pass(self, fires: Iterable[Fire]) -> bool:
+        """There is no bound, no limit, and nobody here; nor is any of these of a tenant that is not known yet."""
         return (
             self.terms.is_known
             and not self.terms.asking
             and not self._turns
             and all(room.limit is None for room in self.rooms.values())
+            and self.terms.knows({fire.work.tenant_id for fire in fires})
         )
 
     def set_room(self, lane: str, limit: int | None) -> None:
@@ -120,7 +118,8 @@ class FairTurns:
                 turn = None
             if turn is None:
                 path: Path = (fire.work.lane.value, fire.work.tenant_id, fire.work.task)
-                if self.terms.is_known and self.rooms[path[0]].limit is None and not self.terms.is_asked_for(path):
+                is_free = self.terms.meet(path[1]) and self.rooms[path[0]].limit is None
+                if is_free and not self.terms.is_asked_for(path):
                     publish.append(fire)
                 else:
                     self._offer(fire, path, now)

@@ -33,6 +33,7 @@ from scheduling.core.effects import (
     LookAtRuns,
     ReadDue,
     ReadHeld,
+    ReadTerms,
     Release,
     Settlement,
     StoreEffect,
@@ -96,7 +97,11 @@ class Sharing:
             self._recovered[shard] = []
         for fire in recovered:
             self._recovered[fire.work.shard].append(fire)
-        return self._read(shards)
+        if self.turns.terms.is_known:
+            return self._read(shards)
+        self._reading |= dict.fromkeys(shards)  # whose places under which limits they have is not known either
+        self._read_at = 0.0
+        return []
 
     def _read(self, shards: Collection[int]) -> list[Effect]:
         if not shards:
@@ -247,9 +252,15 @@ class Sharing:
             wakes += [self.turns.next_at(), self.holds.next_at(), self._exchanges_at()]
             if self.turns.is_limited:
                 wakes.append(self._keep_at)
-            if None in self._reading.values():
+            if self._reads_again:
                 wakes.append(self._read_at)
+            if self.turns.terms.has_to_read:
+                wakes.append(0.0)
         return min(wakes)
+
+    @property
+    def _reads_again(self) -> bool:
+        return self.turns.terms.is_known and None in self._reading.values()
 
     def advance(self, now: float, *, may_act: bool) -> list[Effect]:
         effects: list[Effect] = []
@@ -272,7 +283,10 @@ class Sharing:
             effects += self.turns.to_admit()
             effects += self.holds.write(now, self._marks.epochs(self._marks.shards))
             effects += self._exchange(now)
-            if None in self._reading.values() and now >= self._read_at:
+            if self.turns.terms.has_to_read:
+                self.turns.terms.has_to_read = False
+                effects.append(ReadTerms())
+            if self._reads_again and now >= self._read_at:
                 effects += self._read([shard for shard, effect in self._reading.items() if effect is None])
         if fires := self._looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
             effects.append(LookAtRuns(fires))

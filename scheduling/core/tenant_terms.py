@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any
 
 from fairness.core.admission import Refusal, Request, request_of
 from fairness.core.fair_queue import FairQueue
 from fairness.core.terms import BoundKey, Terms
 from scheduling.core.fire import Lane
-from scheduling.core.turn import Path, TenantLane, Turn
+from scheduling.core.turn import SHARE, Path, TenantLane, Turn
 from scheduling.core.turn_gates import Asking
 
 ASK_AGAIN_S = 1.0  # of a cap, where nobody is seen to leave
@@ -27,11 +28,16 @@ class TenantTerms:
         self.asking: dict[int, Asking] = {}  # by limited tenant
         self._is_asked: dict[Path, bool] = {}
         self._waited_for: set[BoundKey] = set()  # caps under which somebody has to leave
+        self._unknown: set[int] = set()  # tenants that wait until their terms are known
+        self.has_to_read = False  # since one of those came
 
     def set(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> None:
         """Of all tenants, as they are now; and which tasks acquire their fires, so that their end is seen."""
         before, self._terms = self._terms, terms
-        self.guarded, self.is_known = guarded, True
+        self.guarded, self.is_known, self.has_to_read = guarded, True, False
+        for tenant in [tenant for tenant in self._unknown if tenant in terms]:
+            self._unknown.discard(tenant)
+            self._ask_again(tenant, ())
         self._is_asked.clear()
         for tenant, new in terms.items():
             if (old := before.get(tenant)) == new:
@@ -62,6 +68,21 @@ class TenantTerms:
         """Its terms have changed: whatever they held may go now."""
         for lane, task in dict.fromkeys([("", ""), *parts]):
             self._unpark((tenant, lane, task))
+
+    def knows(self, tenants: Iterable[int]) -> bool:
+        """All of these."""
+        return all(tenant in self._terms for tenant in tenants)
+
+    def meet(self, tenant: int) -> bool:
+        """Whether its terms are known; else nothing of it goes until they are: it may have limits."""
+        if tenant in self._terms:
+            return True
+        if self.is_known and tenant not in self._unknown:
+            self._unknown.add(tenant)
+            self.has_to_read = True
+            for lane in LANES:
+                self._queue.park((lane, tenant), inf, SHARE)
+        return False
 
     def weight(self, key: TenantLane) -> float:
         terms = self._terms.get(key[1])

@@ -11,6 +11,7 @@ from fairness.core.node import Ticket
 from scheduling.core.fire import Fire
 from scheduling.core.turn_gates import Asking
 
+SHARE, BROKER = "share", "turn"  # why something waits that no limit holds
 Path = tuple[str, int, str]  # lane, tenant's id, task
 TenantLane = tuple[str, int]
 

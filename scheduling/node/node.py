@@ -105,6 +105,7 @@ class Node:
             redrive=self._redrive,
             limits=None if self._shares is None else self._shares.ask,
             exchange=None if self._shares is None else self._shares.tell,
+            read_terms=lambda: None if self._shares is None else self._shares.read_terms(),
         )
         self._storekeeper = Storekeeper(
             store,

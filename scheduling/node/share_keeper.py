@@ -55,7 +55,8 @@ class ShareKeeper:
         self._reads_reports = reads_reports
         self._link = Link(connect)
         self._terms = TermsReader()
-        self._stop = Event()
+        self._wake = Event()
+        self._is_over = self._is_asked = False
         self._at = self._tell_at = 0.0
         self._told: Sequence[TenantStanding] | None = None
         self._is_out = False  # and it was said
@@ -64,12 +65,19 @@ class ShareKeeper:
     def start(self) -> None:
         self._thread.start()
 
+    def read_soon(self) -> None:
+        """Somebody's terms are not known. Returns at once."""
+        self._is_asked = True
+        self._wake.set()
+
     def stop(self, timeout_s: float) -> None:
-        self._stop.set()
+        self._is_over = True
+        self._wake.set()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self._is_over:
+            self._wake.clear()
             try:
                 self._work()
                 self._is_out = False
@@ -79,7 +87,7 @@ class ShareKeeper:
                 self._is_out = True
             except Exception:
                 logger.exception("the terms of tenants, or how they stand, could not be told")
-            self._stop.wait(LOOK_S)
+            self._wake.wait(LOOK_S)
         self._link.close()
 
     def _work(self) -> None:
@@ -88,7 +96,8 @@ class ShareKeeper:
             if self._reads_reports:
                 reports = worker_reports(connection)
                 self._inbox.put(lambda: self._engine.reported(reports))
-            if now >= self._at:
+            if now >= self._at or self._is_asked:
+                self._is_asked = False
                 self._at = now + EACH_S - LOOK_S / 2
                 if self._terms.read(connection):
                     terms, guarded = self._terms.terms, self._terms.guarded

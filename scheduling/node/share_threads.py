@@ -51,6 +51,9 @@ class ShareThreads:
         assert self._exchanger is not None, "there is nobody to exchange with"
         self._exchanger.tell(effect)
 
+    def read_terms(self) -> None:
+        self._keeper.read_soon()
+
     def stop(self, timeout_s: float) -> None:
         """Behind what was asked: each has so long."""
         if self._exchanger is not None:

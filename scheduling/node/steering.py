@@ -26,6 +26,7 @@ from scheduling.core.effects import (
     LetGo,
     LookAtQueues,
     Publish,
+    ReadTerms,
     Redrive,
     TakeAgain,
 )
@@ -39,9 +40,9 @@ PAUSE_S = 0.5  # in doubt again so soon after it was taken, a shard is left to t
 
 class Steering:
     """``publish``, ``order``, ``look`` (at the queues of fires), ``redrive`` (at this job time), ``limits`` (which say
-    whether fires may go) and ``exchange`` (with other nodes) return at once. ``release`` tells the coordinator that
-    shards were drained, and calls its second argument afterwards, in the engine's thread, whether or not it could be
-    told; ``renew_soon`` asks for an assignment.
+    whether fires may go), ``exchange`` (with other nodes) and ``read_terms`` return at once. ``release`` tells the
+    coordinator that shards were drained, and calls its second argument afterwards, in the engine's thread, whether or
+    not it could be told; ``renew_soon`` asks for an assignment.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Steering:
         redrive: Callable[[datetime], object] = lambda _: None,
         limits: Callable[[Admit | LetGo | Keep], None] | None = None,
         exchange: Callable[[Exchange], None] | None = None,
+        read_terms: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine, self._clock = engine, clock
         self._look = look or (lambda _: self.carry_out(engine.queues_seen(())))
         self._redrive = redrive
         self._ask_limits = limits or _nobody
         self._exchange = exchange or _nobody
+        self._read_terms = read_terms
         self._publish, self._order, self._tell_released, self._renew_soon = publish, order, release, renew_soon
         self._taking: set[int] = set()
         self._releasing: set[int] = set()
@@ -82,6 +85,8 @@ class Steering:
                     self._ask_limits(effect)
                 case Exchange():
                     self._exchange(effect)
+                case ReadTerms():
+                    self._read_terms()
                 case TakeAgain(shards):
                     self._take_again(shards)
                 case HandOver(shards):

@@ -15,6 +15,7 @@ from scheduling.core.effects import (
     Publish,
     ReadDue,
     ReadHeld,
+    ReadTerms,
     Release,
     Settle,
 )
@@ -327,11 +328,28 @@ def test_a_fire_whose_message_was_lost_keeps_its_place_and_is_sent_again() -> No
 
 def test_before_the_terms_are_known_nothing_goes() -> None:
     desk = FairDesk()
-    desk.turns.terms.is_known = False
+    desk.turns.terms.is_known, desk.turns.terms._terms = False, {}
     fires = desk.due(2)
     assert desk.go(0.5) == []
     desk.set_terms()
     assert desk.go() == fires
+
+
+def test_a_tenant_whose_terms_are_not_known_waits_for_them_and_they_are_asked_for() -> None:
+    desk = FairDesk()
+    known, unknown = desk.due(1), desk.due(2, tenant=77)
+    effects = desk.run(0.01)
+    assert published(effects) == known
+    assert len(of(ReadTerms, effects)) == 1
+    desk.set_terms(terms(77, bound=CAPPED))
+    assert [fire for fire, _ in one(Admit, desk.run(0.01)).asked] == unknown
+
+
+def test_what_is_with_the_workers_is_read_once_terms_are_known() -> None:
+    """Before it could not be told which places it has under which limits."""
+    running = make_fire(make_work(9))
+    desk = FairDesk(terms(1, bound=CAPPED), held=Held([InFlight(running, 3.0)]))
+    assert desk.turns.kept()[0][0] == running
 
 
 def test_a_shard_that_is_lost_frees_its_places() -> None:
