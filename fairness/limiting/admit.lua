@@ -10,6 +10,7 @@
 
 local CAP, RATE = 1, 2
 local REBUILD_US = 250000
+local TINY_S = 0.000001  -- what sums of seconds since 1970 may be wrong by; early is paid for by the next
 local ends_at = string.format('%.6f', now + asked.lease_s)
 
 -- Nothing is admitted under a cap until it is known what is in flight: once all nodes have told it under this epoch, or
@@ -74,7 +75,7 @@ local function refused_by(request)
     local bucket = buckets[request[i]]
     if bucket then
       local opens_at = bucket.full_at - (bucket.burst - 1) * bucket.interval_s
-      if opens_at > now then return i - 2, RATE, math.ceil((opens_at - now) * 1000000) end
+      if opens_at > now + TINY_S then return i - 2, RATE, math.ceil((opens_at - now) * 1000000) end
     end
   end
 end
