@@ -44,7 +44,7 @@ class _Line:
 
     bound: Bound
     next_at: float
-    pulled_at: float
+    pulled_at: float  # up to when the tokens of a rate were brought back for
     is_certain: bool
     step: int = 1  # how many are tried where nothing says how many may go
     freed: int = 0  # places that were left since
@@ -102,15 +102,17 @@ class Lines:
         for (reason, key), line in list(self._lines.items()):
             if line.next_at > now:
                 continue
-            if line.refused:  # there are enough who ask
-                line.refused, line.next_at = 0, now + self._pause_s(reason, line)
-                continue
-            count = line.step
+            refused, line.refused = line.refused, 0  # they come back by themselves
             if line.is_certain and reason == RATE and line.bound.rate_per_s:
-                count = max(1, int(line.bound.rate_per_s * (now - line.pulled_at)))
-            elif line.is_certain and reason == CAP:
+                count = _accrued(line, line.bound.rate_per_s, now) - refused
+            elif refused:
+                count = 0
+            else:
                 count = line.freed or line.step
-            yield Pull(reason, key, min(MOST, count))
+            if count > 0:
+                yield Pull(reason, key, min(MOST, count))
+            else:
+                line.next_at = now + self._pause_s(reason, line)
 
     def pulled(self, pull: Pull, found: int, now: float, *, is_more: bool = False) -> None:
         """So many were there. ``is_more``: there may be others whom nobody has looked at."""
@@ -121,7 +123,7 @@ class Lines:
         line.is_certain = line.is_certain or line.step == 1
         if not line.freed:
             line.step = min(MOST, line.step * 2)
-        line.freed, line.pulled_at = 0, now
+        line.freed = 0
         line.next_at = now + self._pause_s(pull.reason, line)
 
     def tenants(self) -> set[int]:
@@ -141,6 +143,13 @@ class Lines:
 
     def _line(self, key: LineKey, bound: Bound, now: float) -> _Line:
         return self._lines.setdefault(key, _Line(bound, now, now, is_certain=False))
+
+
+def _accrued(line: _Line, rate_per_s: float, now: float) -> int:
+    """How many tokens there are since it was asked last, as far as the burst goes; what is less than one stays."""
+    tokens = rate_per_s * (now - line.pulled_at)
+    line.pulled_at = now - (tokens % 1.0) / rate_per_s
+    return max(1, min(int(tokens), line.bound.burst))
 
 
 def keys_of(request: Request) -> Iterator[tuple[LineKey, Bound]]:

@@ -12,8 +12,8 @@ KEY = (7, "", "")
 TASK = (7, "", "t")
 
 
-def rate(per_s: float = 10.0) -> Request:
-    return Request("m", 7, "bulk", "t", [(KEY, Bound(rate_per_s=per_s))])
+def rate(per_s: float = 10.0, burst: int = 50) -> Request:
+    return Request("m", 7, "bulk", "t", [(KEY, Bound(rate_per_s=per_s, burst=burst))])
 
 
 def cap(limit: int = 3) -> Request:
@@ -60,17 +60,19 @@ def test_by_a_rate_so_many_come_back_as_it_lets_through_meanwhile() -> None:
     assert pulled(lines, 0.05) == []
     assert pulled(lines, 0.1) == [1]
     assert lines.next_at() == pytest.approx(0.2)
-    assert pulled(lines, 0.6) == [5]
-    assert pulled(lines, 1000.0) == [MOST]
+    assert pulled(lines, 0.65) == [5]
+    assert pulled(lines, 0.8) == [2]  # what was less than one has stayed
+    assert pulled(lines, 1000.0) == [50]  # its burst
 
 
-def test_nobody_comes_back_while_those_who_did_are_refused() -> None:
+def test_those_who_come_back_by_themselves_are_reckoned_with() -> None:
     lines = Lines()
     refuse(lines, rate(10), RATE, after_s=0.1)
     assert pulled(lines, 0.1) == [1]
-    refuse(lines, rate(10), RATE, after_s=0.1, at=0.2, new=False)
-    assert pulled(lines, 0.35) == []
-    assert pulled(lines, 0.46) == [3]
+    for _ in range(2):
+        refuse(lines, rate(10), RATE, after_s=0.1, at=0.2, new=False)
+    assert pulled(lines, 0.65) == [3]
+    assert pulled(lines, 0.75) == [1]
 
 
 def test_as_many_come_back_as_have_left_a_cap() -> None:
