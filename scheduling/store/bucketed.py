@@ -47,6 +47,7 @@ from scheduling.store.values import claim_values
 SHARE = 64  # entries of a shard that the promoter moves at a time
 PAUSES = 2000  # that end at a time
 TABLES = 8  # that are truncated at a time
+VACUUMED_FROM = 16 << 20  # bytes of a table that is not empty
 
 
 class BucketedStore(PostgresStore):
@@ -215,17 +216,21 @@ class BucketedStore(PostgresStore):
 
     def expire(self, shards: Collection[int], *, now: datetime) -> list[str]:
         with self._link() as connection:
-            for table in self._emptied(connection, now)[:TABLES]:
+            grown = self._grown(connection, now)
+            emptied = [table for table, _ in grown if _is_empty(connection, table)]
+            for table in emptied[:TABLES]:
                 self._truncate(connection, table)
+            for table, is_vacuumed in grown:
+                if not is_vacuumed and table not in emptied:
+                    self._have_vacuumed(connection, table)
         return super().expire(shards, now=now)
 
-    def _emptied(self, connection: Connection, now: datetime) -> list[str]:
-        """Tables of which nothing is left but what was deleted. They are not in use at present; what is written into
-        one all the same is seen under the lock.
+    def _grown(self, connection: Connection, now: datetime) -> list[tuple[str, bool]]:
+        """Tables in which something is, if only what was deleted; and whether they are vacuumed, or too small for it.
+        They are not in use at present; what is written into one all the same is seen under the lock.
         """
-        tables = [leaf(slot) for slot in idle_slots(now)]
-        grown = connection.execute(_SQL["grown"], {"tables": tables}).fetchall()
-        return [table for (table,) in grown if _is_empty(connection, table)]
+        values = {"tables": [leaf(slot) for slot in idle_slots(now)], "size": VACUUMED_FROM}
+        return connection.execute(_SQL["grown"], values).fetchall()
 
     def _truncate(self, connection: Connection, table: str) -> None:
         """If it is empty, and nobody uses it. Without waiting: behind a wait for the lock everybody else would wait."""
@@ -235,8 +240,21 @@ class BucketedStore(PostgresStore):
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(name))
                 if _is_empty(connection, table):
                     connection.execute(sql.SQL("TRUNCATE {}").format(name))
+                    connection.execute(sql.SQL("ALTER TABLE {} SET (autovacuum_enabled = false)").format(name))
         except psycopg.errors.LockNotAvailable:
             return
+
+    def _have_vacuumed(self, connection: Connection, table: str) -> None:
+        """What full tenants have left in it keeps it from being truncated, for rounds of the ring perhaps: what others
+        had there is to be cleared away by Postgres, until it is empty.
+        """
+        name = sql.Identifier(table)
+        try:
+            with connection.transaction():
+                connection.execute("SET LOCAL lock_timeout = '100ms'")
+                connection.execute(sql.SQL("ALTER TABLE {} SET (autovacuum_enabled = true)").format(name))
+        except psycopg.errors.LockNotAvailable:
+            return  # until the next time
 
 
 _SQL = statements("buckets")

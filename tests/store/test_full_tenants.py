@@ -11,7 +11,9 @@ from django.db import connection, transaction
 
 from scheduling.core.due import Due
 from scheduling.core.runs import HELD_BACK
-from scheduling.models import Job, JobClock
+from scheduling.models import Entry, Job, JobClock
+from scheduling.store import bucketed
+from scheduling.store.buckets import RING, leaf
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, job_id
 from tests.store.backends import Backend, BucketedBackend, MemoryBackend, PostgresBackend, plans
@@ -141,7 +143,7 @@ def postgres(request: pytest.FixtureRequest, committed_db: None) -> Iterator[Pos
     backend.close()
 
 
-MANY = 8000
+MANY = 4000
 MAKE = """
 CREATE TEMP TABLE made ON COMMIT DROP AS
 SELECT gen_random_uuid() AS id, %s::timestamptz + n * %s::interval AS due_at FROM generate_series(1, %s) AS n
@@ -204,7 +206,30 @@ class _Link:
         return None
 
 
-FLOODS = {"at an instant long ago": (-1000, 0), "over a quarter of an hour": (-1000, 0.12), "just now": (-0.5, 0)}
+def test_a_table_of_the_ring_that_cannot_be_emptied_for_long_is_vacuumed_until_it_is_empty(
+    committed_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucketed, "VACUUMED_FROM", 1)
+    world = BucketedBackend()
+    world.add(1, -1000, tenant=FULL)
+    slot = Entry.objects.get().slot
+    world.store.expire([1], now=NOON)
+    assert is_vacuumed(slot)
+    Entry.objects.all().delete()
+    for _ in range(RING // bucketed.TABLES):
+        world.store.expire([1], now=NOON)
+    assert not is_vacuumed(slot)
+    world.close()
+
+
+def is_vacuumed(slot: int) -> bool:
+    """By Postgres."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = %s", [leaf(slot)])
+        return "autovacuum_enabled=false" not in cursor.fetchone()[0]
+
+
+FLOODS = {"at an instant long ago": (-1000, 0), "over a quarter of an hour": (-1000, 0.24), "just now": (-0.5, 0)}
 
 
 @pytest.mark.parametrize(("first_s", "step_s"), FLOODS.values(), ids=FLOODS)

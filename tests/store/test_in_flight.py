@@ -83,10 +83,10 @@ def test_what_an_attempt_has_taken_is_told_by_its_own_record_whatever_came_after
 def test_a_look_at_many_runs_costs_a_few_pages_each(committed_db: None) -> None:
     world = PostgresBackend()
     world.add(1, 99)
-    for second in range(200):
+    for second in range(60):
         world.put(1, second, state="claimed" if second % 2 else "succeeded", attempt=second % 2)
-    fires = [asked(second) for second in range(200)]
-    assert pages_of(world.store, lambda counted: read_runs(counted, fires)) < 200 * 8
+    fires = [asked(second) for second in range(60)]
+    assert pages_of(world.store, lambda counted: read_runs(counted, fires)) < 60 * 8
     world.close()
 
 

@@ -274,4 +274,7 @@ LEFT JOIN LATERAL (
 WHERE j.id = ANY (%(job_ids)s::uuid[])
 
 -- name: grown
-SELECT name FROM unnest(%(tables)s::text[]) AS name WHERE pg_relation_size(name::regclass) > 0
+SELECT name, c.size < %(size)s OR 'autovacuum_enabled=false' <> ALL (coalesce(c.reloptions, '{}'))
+FROM unnest(%(tables)s::text[]) AS name
+CROSS JOIN LATERAL (SELECT reloptions, pg_relation_size(oid) AS size FROM pg_class WHERE oid = name::regclass) AS c
+WHERE c.size > 0
