@@ -1,7 +1,8 @@
 """Watches from outside, past all proxies: who owns each shard, and how late the fires are.
 
 *Late* is what is due and not confirmed by the broker: a job that nobody claims, a claimed fire beyond its shard's
-watermark, or one that waits for its turn. What tenants have that are called ``flood…`` may be late.
+watermark, or one that waits for the broker. What waits for its tenant's share does so because all workers are busy; and
+what tenants have that are called ``flood…`` may be late.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ LOOK = f"""
 SELECT
     (SELECT array_agg(owner_id) FROM scheduling_shard),
     coalesce(extract(epoch FROM clock_timestamp() - least(
-        (SELECT min(next_fire_at) FROM scheduling_job WHERE deleted_at IS NULL AND {OTHERS}),
+        (SELECT min(next_fire_at) FROM scheduling_job j WHERE deleted_at IS NULL AND {OTHERS}
+         AND NOT EXISTS (SELECT FROM scheduling_hold h WHERE (h.shard_id, h.tenant_id) = (j.shard_id, j.tenant_id))),
         (SELECT min(f.fire_at) FROM scheduling_fire f JOIN scheduling_shardprogress p ON p.shard_id = f.shard_id
          WHERE f.state = 'claimed' AND (f.seq_epoch, f.seq) > (p.seq_epoch, p.seq) AND {OTHERS}),
-        (SELECT min(fire_at) FROM scheduling_fire WHERE state = 'parked' AND reason IN ('turn', 'share') AND {OTHERS})
+        (SELECT min(fire_at) FROM scheduling_fire WHERE state = 'parked' AND reason = 'turn' AND {OTHERS})
     )), 0)::float8
 """
 
