@@ -48,6 +48,10 @@ class Inflow:
     here: int = 0  # messages of it in this worker
     most: int = 0  # of these at once, since it was looked at
 
+    def learn(self, took_s: float) -> None:
+        before = self.mean_s
+        self.mean_s = took_s if before is None else before + LATEST * (took_s - before)
+
 
 class Inflows:
     """``can_ask``: messages can be taken one by one. ``is_fixed``: what is shared at first among all stays."""
@@ -90,8 +94,12 @@ class Inflows:
         if (found := self._queues.get(queue)) is not None:
             found.here = max(found.here - 1, 0)
             if took_s is not None:
-                before = found.mean_s
-                found.mean_s = took_s if before is None else before + LATEST * (took_s - before)
+                found.learn(took_s)
+
+    def runs(self, queue: str, since_s: float) -> None:
+        """One of its tasks has run for so long, and goes on; told twice a second, so that long ones are known soon."""
+        if (found := self._queues.get(queue)) is not None and since_s > max(found.mean_s or 0.0, LONG_S):
+            found.learn(since_s)
 
     def mean_s(self, queue: str) -> float:
         """What its tasks take; of an unknown one, what is long."""

@@ -80,6 +80,11 @@ class PoolDoor:
             self._door.resize(self._c.pool.num_processes or 1, now)
             self._door.charge(now)
             self._end_the_lost(LOST_S)
+            since: dict[str, float] = {}  # of each queue the task that runs longest
+            for ticket in self._door.running:
+                since[ticket.item.queue] = min(ticket.item.since, since.get(ticket.item.queue, now))
+            for queue, began in since.items():
+                self._inflows.runs(queue, now - began)
         self.pump()
 
     def info(self) -> dict[str, Any]:

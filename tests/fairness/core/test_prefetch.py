@@ -116,6 +116,15 @@ def test_of_long_tasks_none_comes_ahead_until_they_are_half_as_long(flows):
     assert apply(flows, 6.0) == {"one": 8}
 
 
+def test_a_task_that_runs_for_long_is_known_before_it_ends(flows):
+    flows.came("one", 1.0)
+    flows.runs("one", 0.05)
+    assert apply(flows, 1.05) == {}
+
+    flows.runs("one", 0.5)
+    assert apply(flows, 1.5) == {"one": ASKED}
+
+
 def test_what_is_long_is_fifty_round_trips_where_the_broker_is_far(flows):
     flows.round_trip_s = 0.02
     busy(flows, ["one"], 1.0, took_s=0.5)
