@@ -4,6 +4,7 @@ at creation, and can only be read then.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,11 @@ class TenantList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        rows = observe().rows
+        found: dict[int, list[Observed]] = defaultdict(list)
+        for row in observe().rows:
+            found[row.tenant_id].append(row)
         for tenant in self.result_list:
-            tenant.observed = [row for row in rows if row.tenant_id == tenant.pk]
+            tenant.observed = found[tenant.pk]
 
 
 class LimitInline(LimitInlineAdmin):
