@@ -24,5 +24,7 @@ end
 if asked.is_all then
   redis.call('ZADD', base .. ':held', string.format('%.6f', now), asked.node)
   redis.call('ZREMRANGEBYSCORE', base .. ':held', '-inf', string.format('(%.6f', now - KEPT_S))
+  redis.call('EXPIRE', base .. ':held', IDLE_S)
+  redis.call('EXPIRE', base .. ':epoch', IDLE_S)
 end
 return {epoch}

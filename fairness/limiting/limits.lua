@@ -18,12 +18,13 @@ end
 local asked = cjson.decode(ARGV[2])
 
 local KEPT_MS = 60000  -- longer than it would matter
+local IDLE_S = 86400  -- after which nothing is kept of a deployment whose nodes have all gone
 local PIECE = 4000  -- words of one command: Lua's stack has 8,000 places
 
 local epoch = redis.call('GET', base .. ':epoch')
 if not epoch then
   epoch = string.format('%.6f', now)
-  redis.call('SET', base .. ':epoch', epoch)
+  redis.call('SET', base .. ':epoch', epoch, 'EX', IDLE_S)
 end
 local born_at = tonumber(epoch)
 

@@ -107,7 +107,7 @@ def test_a_bucket_counts_as_empty_until_it_could_not_be_another_burst(limiters: 
     )  # nothing was known of it for longer than a burst
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.floats(0.01, 1000),
     st.integers(1, 50),
@@ -137,7 +137,7 @@ def test_redis_counts_as_rate_does(redis_url: str, per_s: float, burst: int, wis
 def test_nodes_that_all_ask_at_once_have_one_rate(limiters: Nodes, nodes: int) -> None:
     began = time.monotonic()
     made = limiters(nodes)
-    ends = began + 0.5
+    ends = began + 0.3
     total = [0] * nodes
 
     def ask(number: int) -> None:
@@ -148,7 +148,7 @@ def test_nodes_that_all_ask_at_once_have_one_rate(limiters: Nodes, nodes: int) -
 
     _in_threads(ask, nodes)
     took_s = time.monotonic() - began
-    assert 250 <= sum(total) <= 1000 * took_s * 1.01 + 1  # buckets were empty when it began
+    assert 100 <= sum(total) <= 1000 * took_s * 1.01 + 1  # buckets were empty when it began
 
 
 @pytest.mark.parametrize("nodes", [4, 16])
@@ -156,7 +156,7 @@ def test_nodes_that_all_ask_at_once_never_exceed_a_cap(limiters: Nodes, nodes: i
     made, limit = limiters(nodes), 7
     lock = threading.Lock()
     inside, most, turns = 0, 0, 0
-    ends = time.monotonic() + 0.4
+    ends = time.monotonic() + 0.3
 
     def ask(number: int) -> None:
         nonlocal inside, most, turns
