@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from fairness.core.admission import CAP, RATE, Refusal, Request
 from fairness.core.caps import Cap
@@ -181,7 +182,10 @@ class LocalLimiter:
             bucket = self._buckets[key] = _Bucket(bound, per_s, burst, Rate(per_s, burst))
             bucket.rate.empty(self._began_at)
         elif (bucket.per_s, bucket.burst) != (per_s, burst):
+            before = bucket.rate.tokens(now)
             bucket.rate.change(per_s, burst, now)
+            if bucket.bound == bound:  # a part that grows has no more tokens for it: the node that had it may have none
+                bucket.rate.take(now, ceil(bucket.rate.tokens(now) - before))
             bucket.per_s, bucket.burst = per_s, burst
         bucket.bound = bound
         return bucket.rate

@@ -149,6 +149,14 @@ def test_a_limiter_without_redis_goes_by_the_nodes_that_are_alive(clock: Clock) 
     assert count(limiter, "abcd", cap(4)) == 2
     alive.remove("m")
     assert count(limiter, "abcd", cap(4)) == 4
+    assert count(limiter, range(9), rate(10, 6, key=TASK)) == 0
+    clock.sleep(9)
+    alive.append("m")
+    assert count(limiter, range(9), rate(10, 6, key=TASK)) == 3
+    alive.remove("m")
+    assert count(limiter, range(10, 19), rate(10, 6, key=TASK)) == 0  # the other one may have spent its own
+    clock.sleep(9)
+    assert count(limiter, range(10, 19), rate(10, 6, key=TASK)) == 6
     alive += ["m", "l", "k"]
     assert admit(limiter, "ae", cap(4)) == ["", CAP]  # nobody is thrown out
 
