@@ -96,11 +96,13 @@ class Consumers:
     def _do_some(self) -> None:
         """As many as there is time for; a worker that is ending consumes nothing more."""
         until = time.monotonic() + SLICE_S
-        while self._steps and time.monotonic() < until:
+        while self._steps:
             if self._c.task_consumer is None or not self._c.pool.active:
                 self._steps.clear()
                 return
             self._steps.popleft()()
+            if time.monotonic() >= until:
+                break
         if self._is_amqp:  # for what is consumed after us
             self._c.task_consumer.qos(prefetch_count=self._c.initial_prefetch_count, apply_global=False)
         if self._steps:

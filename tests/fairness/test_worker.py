@@ -10,7 +10,7 @@ import kombu
 import pytest
 from celery import Celery
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 import fairness.worker
@@ -212,6 +212,35 @@ def test_of_a_pool_whose_ends_are_not_known_the_order_is_celerys(worker):
     assert worker.on_task_request is celerys
 
 
+def test_many_queues_are_begun_in_slices_between_which_the_loop_goes_on(step, worker, monkeypatch):
+    monkeypatch.setattr("fairness.worker.consumers.SLICE_S", 0.0)  # a slice is one step at least
+    step.start(worker)
+    step._told(known(*(f"t{number}" for number in range(116))))
+    turns = 0
+
+    while worker.ready:
+        worker.ready.pop(0)()
+        turns += 1
+
+    assert len(worker.consumed) == 232
+    assert turns > 232
+
+
+def test_two_ticks_in_a_row_begin_nothing_twice(step, worker):
+    step.start(worker)
+    step._known = known("acme")
+    worker.tick()
+    worker.tick()
+    worker.run()
+    tags = dict(worker.task_consumer._active_tags)
+
+    worker.tick()
+    worker.run()
+
+    assert worker.task_consumer._active_tags == tags
+    assert len(tags) == 2
+
+
 # -- what it reads and writes ---------------------------------------------------------------------------------------
 
 
@@ -243,6 +272,25 @@ def test_the_queues_in_use_are_read_with_the_weights_of_their_tenants(db):
         ("transactional", "met"): 3,
         ("bulk", "met"): 3,
     }
+
+
+def test_a_database_that_does_not_answer_is_said_once_and_changes_nothing(monkeypatch, caplog):
+    told: list[Known] = []
+    clerk = Clerk(LANES, tell=told.append, tenants=tuple, figures=None)
+    monkeypatch.setattr("django.db.close_old_connections", lambda: None)
+    answers: list[Any] = [DatabaseError("down"), DatabaseError("down"), known("acme")]
+
+    def answer(*_: Any) -> Known:
+        if isinstance(found := answers.pop(0), Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr("fairness.worker.clerk.read", answer)
+    for _ in range(3):
+        clerk._try(clerk._look)
+
+    assert told == [known("acme")]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 FIGURES = Figures(slots=4, busy=3, waiting=2, interval_s=1.0, idle_s=0.5, ran=7, ran_s=3.5)

@@ -280,10 +280,10 @@ def test_whatever_comes_goes_once_and_in_its_tenants_order(offers):
     for number, (tenant, _) in enumerate(offers):
         offer(fair, tenant, f"{tenant}{number:03}", task=str(number % 3))
     ran: list[str] = []
-    running = []
+    running: list[Any] = []
     while fair.waiting or running:
         while (ticket := fair.next(now)) is not None:
-            ran.append(ticket.item.request)
+            ran.append(str(ticket.item.request))
             running.append(ticket)
         now += 1.0
         fair.charge(now)
