@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 EVERY_S = 60.0
 IDLE_S = 86_400.0
 GRACE_S = 60.0
-ROUND = 100  # queues of each step at a time
+ROUND = 1000  # queues of each step at a time
 
 
 class BrokerQueuesUnavailable(Exception):
