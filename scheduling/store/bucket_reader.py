@@ -58,9 +58,10 @@ class BucketReader:
         """At most ``limit`` jobs whose entries' fire is not after ``until``; none of ``full`` tenants."""
         high = bucket_of(until)
         found, seen, more = self._entries(connection, shards, until, high, limit, full)
-        known = {row[JOB] for _, row in found}
         behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full)
-        found += [entry for entry in behind if entry[1][JOB] not in known]
+        if behind:
+            known = {row[JOB] for _, row in found}
+            found += [entry for entry in behind if entry[1][JOB] not in known]
         fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT])
         more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
         return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))

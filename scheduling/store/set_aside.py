@@ -55,10 +55,6 @@ class SetAside:
         if known is None or bucket < known.low:
             self._pairs[tenant, shard] = _Pass(bucket, bucket)
 
-    def starts(self) -> dict[Pair, int]:
-        """From which bucket on each is to be read."""
-        return {pair: known.low for pair, known in self._pairs.items()}
-
     def read(
         self,
         connection: Connection,
