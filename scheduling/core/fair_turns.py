@@ -25,7 +25,7 @@ from uuid import UUID
 from fairness.core.admission import Refusal, Request
 from fairness.core.estimates import Estimates
 from fairness.core.fair_queue import FairQueue
-from fairness.core.node import TURN
+from fairness.core.node import TURN, Ticket
 from fairness.core.standing import TenantStanding
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
@@ -37,6 +37,8 @@ from scheduling.core.tenant_terms import TenantTerms, is_capped
 from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Freed, Path, Stage, TenantLane, Turn
 from scheduling.core.turn_gates import Asking, Room
 
+HEAD_START = 2  # fires of each lane, beyond its room
+SPARE, AMPLE = 8, 4  # in flight of a tenant: so many, and so many times what its part of the slots can hold
 PATIENCE_S = 1.0  # what waits longer is stored
 ROUND_TRIP = 0.05  # what the latest counts for in the mean
 FIRST_COST_S = 0.1  # of a fire, while nothing is known
@@ -82,7 +84,7 @@ class FairTurns:
 
     def is_ready(self, lane: str) -> bool:
         """Whether something of it could go, were there room."""
-        return self.rooms[lane].left <= 0 and self.queue.why((lane,))[0] == SHARE
+        return self.rooms[lane].left <= 0 and bool(self.queue.rows(lane, 1))
 
     @property
     def is_limited(self) -> bool:
@@ -174,6 +176,7 @@ class FairTurns:
         if not self.terms.is_known or now < self.broker_opens_at:
             return called
         taken = self.queue.take(now, limit)
+        taken += self._head_starts(now)
         for ticket in taken:
             turn = ticket.item
             asking = self.terms.asking.get(turn.path[1])
@@ -193,8 +196,35 @@ class FairTurns:
             if second != int(now):
                 granted, before = 0, granted if second == int(now) - 1 else 0
             self._granted = int(now), granted + len(taken), before
-        self._is_more = len(taken) == limit
+        self._is_more = len(taken) >= limit
         return called
+
+    def _head_starts(self, now: float) -> list[Ticket[Turn]]:
+        """Who has just come, or is owed, does not wait for a place among those of a flood."""
+        full = [room for room in self.rooms.values() if room.limit is not None and room.waiting]
+        for room in full:
+            room.head_start = HEAD_START
+            self.queue.gate_changed(room)
+        taken = self.queue.take_behind(now, HEAD_START * len(full)) if full else []
+        for room in full:
+            room.head_start = 0
+        return taken
+
+    def hold_back(self, until: float, slots: int, way_s: float) -> None:
+        """Of lanes without room: a tenant that has far more in flight than its part of the slots, and the way there,
+        can hold waits. Its fires stand somewhere, and would take the places of the others, one by one: workers may
+        have another notion of what they cost than we.
+        """
+        for lane, room in self.rooms.items():
+            if room.limit is None or room.left > 0:
+                continue
+            crowd = [(tenant, each) for (of, tenant), each in self.standings if of == lane and each.waiting]
+            weights = sum(self.terms.weight((lane, tenant)) for tenant, _ in crowd)
+            for tenant, standing in crowd if len(crowd) > 1 else ():
+                part = slots * self.terms.weight((lane, tenant)) / weights
+                way = way_s / self._estimates.of((lane, tenant, standing.task)) if self.limits.by_time else 1.0
+                if standing.in_flight > SPARE + AMPLE * part * (1 + way) and self.queue.why((lane, tenant))[0] == TURN:
+                    self.queue.park((lane, tenant), until, SHARE)
 
     def to_admit(self) -> list[Admit]:
         """Those that are to be asked for."""

@@ -52,6 +52,7 @@ STORED_S = 30.0  # at least, until what is stored is looked for again, if its tu
 LONGEST_S = 300.0  # however far off its turn is, or its gate opens: terms change, and so do owners
 SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
 KEEP_S = 5.0
+CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
 AGAIN_S = 0.5  # after a read that failed
 LEAST, MOST = 250, 1_000_000  # fires in one read
@@ -79,7 +80,7 @@ class Sharing:
         self._is_exchanging = False
         self._told_nothing = True  # that it has anything waiting or in flight
         self._of_all: dict[str, Settled] = {}  # the last answer
-        self._keep_at = 0.0
+        self._keep_at = self._crowds_at = 0.0
         self._reading: dict[int, ReadHeld | None] = {}  # shards that are not to be touched yet; None: to be read again
         self._recovered: dict[int, list[Fire]] = {}
         self._read_at = inf
@@ -153,11 +154,16 @@ class Sharing:
             now,
             reports,
             is_ready=any(self.turns.is_ready(lane) for lane in self.turns.rooms),
-            round_trip_s=self.turns.round_trip_s + self._looks.every_s,
+            round_trip_s=self._way_s,
             in_flight=self._in_flight_of_all(),
         )
         self.turns.queue.capacity = float(self._depth.slots)
         self._open_lanes(now)
+
+    @property
+    def _way_s(self) -> float:
+        """From the end of a fire until that is seen, and the next is with the broker."""
+        return self.turns.round_trip_s + self._looks.every_s
 
     def _in_flight_of_all(self) -> int:
         return sum(self._load(lane).in_flight for lane in self.turns.rooms)
@@ -266,6 +272,9 @@ class Sharing:
         effects: list[Effect] = []
         self.turns.broker_opens_at = self._gates.opens_at(BROKER)
         if may_act:
+            if self._crowds_at <= now and self._depth.depth is not None:
+                self._crowds_at = now + CROWDS_S
+                self.turns.hold_back(self._crowds_at, self._depth.slots, self._way_s)
             called = self.turns.call(now, AT_ONCE)
             effects += self._dispatch.send(called.publish)
             if called.release:

@@ -9,7 +9,9 @@ WIDEST = 1024
 
 
 class Room:
-    """How many fires of a lane may be in flight. ``limit`` None: any number."""
+    """How many fires of a lane may be in flight. ``limit`` None: any number. ``head_start``: so many more may go of
+    tenants that are not ahead of the others; set while those are looked for.
+    """
 
     reason = "share"
 
@@ -17,10 +19,11 @@ class Room:
         self.limit: int | None = None
         self.in_flight = 0
         self.waiting = 0  # of this lane, in the queue
+        self.head_start = 0
 
     @property
     def left(self) -> float:
-        return inf if self.limit is None else self.limit - self.in_flight
+        return inf if self.limit is None else self.limit + self.head_start - self.in_flight
 
     def opens_at(self, now: float) -> float:
         return now if self.left > 0 else inf

@@ -445,11 +445,12 @@ def test_with_other_nodes_nothing_goes_beyond_the_places_that_are_ours() -> None
     desk = FairDesk(slots=2, fairness=FairLimits())
     fires = desk.due(10)
     effects = desk.effects_until(Exchange)
-    assert published(effects) == []
+    assert published(effects) == fires[:1], "who has just come has a head start"
+    desk.confirm(fires[:1])
     told = one(Exchange, effects).lanes
-    assert [(lane.in_flight, lane.wants, lane.depth) for lane in told if lane.lane == "bulk"] == [(0, 10, 4)]
-    desk.engine.exchanged([Settled(one_.lane, places=1) for one_ in told])
-    assert desk.go() == fires[:1]
+    assert [(lane.in_flight, lane.wants, lane.depth) for lane in told if lane.lane == "bulk"] == [(1, 9, 4)]
+    desk.engine.exchanged([Settled(one_.lane, places=2) for one_ in told])
+    assert desk.go() == fires[:2]
     assert of(Publish, desk.run(0.04)) == []
 
 
@@ -459,3 +460,25 @@ def test_a_tenant_that_fills_the_wheel_leaves_room_for_others() -> None:
     desk.run(0.1)
     desk.engine.look_now()
     assert one(ReadDue, desk.effects_until(ReadDue)).full == {1}
+
+
+def test_who_has_just_come_has_a_head_start_beyond_the_room_of_a_flood() -> None:
+    desk = FairDesk(slots=2)
+    desk.due(20)
+    desk.confirm(desk.go())
+    light = desk.due(3, tenant=2)
+    assert desk.go() == light[:1]
+
+
+def test_a_tenant_whose_fires_stand_somewhere_does_not_take_all_places() -> None:
+    """Workers run of it far less than it is granted."""
+    desk = FairDesk(terms(2, weight=4.0), slots=8)
+    desk.turns.rooms["bulk"].limit = 100
+    desk.due(200, tenant=2)
+    went = desk.go()
+    desk.due(90, tenant=1)
+    for _ in range(40):
+        desk.confirm(went)
+        desk.end([next(turn.fire for turn in desk.turns._in_flight.values() if turn.path[1] == 2)], ran_s=0.5)
+        went = desk.go()
+    assert 10 < dict(desk.turns.standings)["bulk", 1].in_flight < 28

@@ -65,7 +65,7 @@ class Shared:
 class Flooded:
     """A fleet and its floods, drawn from a seed."""
 
-    def __init__(self, seed: int, *, lasts_s: float = 6.0, slots: int = 8, exchanges: bool = True) -> None:
+    def __init__(self, seed: int, *, lasts_s: float = 10.0, slots: int = 8, exchanges: bool = True) -> None:
         self.world = world = World(seed)
         self._seed, self._until, self._slots = seed, SETTLES_S + lasts_s, slots
         random = world.random
