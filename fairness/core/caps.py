@@ -54,8 +54,10 @@ class Cap:
 
     def enter(self, member: Hashable, now: float) -> None:
         """Without asking whether there is room; ``admit`` asks."""
-        self._leases[member] = now + self._lease_s
-        self._leases.move_to_end(member)
+        leases = self._leases
+        if member in leases:
+            leases.move_to_end(member)
+        leases[member] = now + self._lease_s
 
     def admit(self, member: Hashable, now: float) -> bool:
         """Let ``member`` in if there is room, or if it is in already: its lease then begins anew."""

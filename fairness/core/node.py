@@ -13,7 +13,8 @@ Invariants:
 - A node is *ready* if something in it may go: it holds a ticket (a branch: a ready child), and it is not parked. A
   ready node has a seat in its parent's heap; so has one that is idle and whose tag is still ahead.
 - An entry of a heap counts while it is its node's ``seat``. A tag that has grown since is put right when its entry
-  comes to the top; for one that has fallen a new entry is made. What is left behind is cleared when it is half.
+  comes to the top of others; for one that has fallen a new entry is made. What is left behind is cleared when it is
+  half.
 - Virtual time never goes back. It is where the last service started, or further on where more than that has been worked
   off since: else whoever comes anew would for ever go before who has had a turn.
 """
@@ -155,8 +156,9 @@ class Node(Generic[T]):
         if start > parent.virtual_time:
             parent.virtual_time = start
         self.tag = tag = start + int(cost * self.scale)
-        self.seat = entry = (tag, next(orders), self)
-        heapreplace(parent.heap, entry)
+        if len(parent.heap) > 1:  # else it stays on top anyhow
+            self.seat = entry = (tag, next(orders), self)
+            heapreplace(parent.heap, entry)
         self.running += 1
         return start
 
@@ -260,9 +262,9 @@ class Branch(Node[T]):
 
     def pass_by(self) -> None:
         """Virtual time gets to the tag of the child on top, which is idle, and gives up its seat."""
-        tag, _, child = heappop(self.heap)
+        _, _, child = heappop(self.heap)
         child.seat = None
-        self.virtual_time = max(self.virtual_time, tag)
+        self.virtual_time = max(self.virtual_time, child.tag)
 
     def clear_seats(self) -> list[Node[T]]:
         """Virtual time passes every tag; returns whose seats there were. None of them may be ready."""

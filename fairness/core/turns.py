@@ -106,13 +106,13 @@ class Turns(Generic[T]):
             if child.seat is not entry:
                 heappop(branch.heap)
                 branch.left_behind -= 1
-            elif child.tag > tag:  # it was settled since
+            elif child.tag > tag and len(branch.heap) > 1:  # it was charged since
                 child.seat = entry = (child.tag, next(orders), child)
                 heapreplace(branch.heap, entry)
             elif not child.is_ready:
                 branch.pass_by()
                 self._tree.forget_if_idle(child)
-            elif tag > branch.horizon:
+            elif child.tag > branch.horizon:
                 branch.make_unready()
                 self._aside.append(branch)
                 branch = branch.parent
