@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -99,6 +99,3 @@ def own_redis(redis_server: OwnRedis) -> Iterator[OwnRedis]:
     yield redis_server
     redis_server.kill()
     redis_server.start()
-
-
-MakeLimiter = Callable[[str], RedisLimiter]
