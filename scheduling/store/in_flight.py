@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from scheduling.core.fire import Fire
 from scheduling.core.identity import run_id
@@ -17,6 +18,8 @@ from scheduling.store.statements import statements
 from scheduling.store.values import fire_keys
 
 LOOKED_AT = 5000  # of what is published: more is not with workers, or on its way to them
+
+_run_id = lru_cache(maxsize=10_000)(run_id)  # of the same fires it is asked twenty times a second
 
 Key = tuple[int, int]  # a tenant, and a shard
 
@@ -38,7 +41,7 @@ def read_runs(connection: Connection, fires: Sequence[Fire]) -> list[RunSeen]:
         return []
     times = [fire.scheduled_for for fire in fires]
     values = fire_keys(fires) | {
-        "run_ids": uuids([run_id(fire.id, fire.fence) for fire in fires]),
+        "run_ids": uuids([_run_id(fire.id, fire.fence) for fire in fires]),
         "earliest": min(times),
         "latest": max(times),
         "nobody": NOBODY,

@@ -121,7 +121,7 @@ def backend(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buc
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_was_passed_by_is_found_in_the_end(backend: BucketedBackend, seed: int) -> None:
     story = Story(backend, seed)
-    for _ in range(50):
+    for _ in range(40):
         story.step()
     story.full = frozenset()
     while story.store.promote(story.epochs, now=story.now):
