@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from math import inf
 
 SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e9
+ROUNDING = 1e-6  # of a token: what sums of intervals may lose, so that a full burst is one
 
 
 class Rate:
@@ -80,4 +81,4 @@ class Rate:
             raise ValueError(f"burst {burst!r}: must be at least 1")
         self.burst = burst
         self._interval_s = 1.0 / per_s
-        self._tolerance_s = (burst - 1) * self._interval_s
+        self._tolerance_s = (burst - 1 + ROUNDING) * self._interval_s

@@ -25,6 +25,12 @@ def test_after_a_rest_a_burst_goes_at_once_and_then_one_at_each_interval() -> No
     assert [admitted(rate, at) for at in (5.09, 5.11, 5.12, 5.21)] == [False, True, False, True]
 
 
+def test_a_full_burst_goes_whatever_rounding_makes_of_it() -> None:
+    rate = Rate(100.0, burst=10)
+    for turn in range(100):
+        assert sum(admitted(rate, turn * 0.15) for _ in range(12)) == 10
+
+
 def test_a_batch_is_granted_in_part() -> None:
     rate = Rate(10.0, burst=5)
     assert [rate.take(0.0, wanted) for wanted in (3, 9, 1)] == [3, 2, 0]
