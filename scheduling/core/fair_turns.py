@@ -18,78 +18,40 @@ Does not do: number fires, or make effects of stores; judge misfires or overlaps
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from uuid import UUID
 
-from fairness.core.admission import Refusal, Request
-from fairness.core.estimates import Estimates
-from fairness.core.fair_queue import FairQueue
+from fairness.core.admission import Refusal
 from fairness.core.node import TURN, Ticket
-from fairness.core.standing import TenantStanding
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Admit, Asked, Settlement
-from scheduling.core.fire import Fire, Lane
-from scheduling.core.runs import InFlight, RunSeen
-from scheduling.core.standings import Standings
-from scheduling.core.tenant_terms import TenantTerms, is_capped
-from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Freed, Path, Stage, TenantLane, Turn
-from scheduling.core.turn_gates import Asking, Room
+from scheduling.core.fire import Fire
+from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
+from scheduling.core.turn_book import TurnBook
+from scheduling.core.turn_gates import Asking
 
 HEAD_START = 2  # fires of each lane, beyond its room
 SPARE, AMPLE = 8, 4  # in flight of a tenant: so many, and so many times what its part of the slots can hold
 PATIENCE_S = 1.0  # what waits longer is stored
-ROUND_TRIP = 0.05  # what the latest counts for in the mean
-FIRST_COST_S = 0.1  # of a fire, while nothing is known
-IN_FLIGHT = frozenset({Stage.GOING, Stage.SENT, Stage.RUNNING})
 
 
-class FairTurns:
+class FairTurns(TurnBook):
     """The dispatch's. One thread owns it."""
 
     def __init__(self, clock: Clock, limits: FairLimits) -> None:
-        self._clock, self.limits = clock, limits
-        self.queue: FairQueue[Turn] = FairQueue()
-        self._estimates = Estimates(first=FIRST_COST_S if limits.by_time else 1.0)
-        self._turns: dict[UUID, Turn] = {}
-        self.standings = Standings()
-        self.terms = TenantTerms(self.queue)
-        self.rooms = {lane.value: Room() for lane in Lane}
-        for lane, room in self.rooms.items():
-            self.queue.set_gates((lane,), [room])
-            self.queue.share(lane)
+        super().__init__(clock, limits)
         self._patience: deque[tuple[float, Turn]] = deque()  # those in our hands, by when they began to wait
         self._to_admit: list[Turn] = []
-        self._in_flight: dict[UUID, Turn] = {}  # whose end is looked for
         self._to_release: list[Turn] = []
-        self._freed = Freed()
         self._is_more = False
         self._granted = (0, 0, 0)  # number of the second, turns in it, turns in the one before
         self.broker_opens_at = 0.0
-        self.round_trip_s = 0.0  # from a grant to the broker's confirm, lately
-
-    def __len__(self) -> int:
-        """Fires that wait for their turn, or have had it and are not over."""
-        return len(self._turns)
-
-    @property
-    def waiting(self) -> int:
-        return len(self.queue)
 
     def granted_in_a_second(self, now: float) -> int:
         """About so many have their turn in a second."""
         second, granted, before = self._granted
         return max({int(now): granted, int(now) - 1: granted}.get(second, 0), before if second == int(now) else 0)
-
-    def is_ready(self, lane: str) -> bool:
-        """Whether something of it could go, were there room."""
-        return self.rooms[lane].left <= 0 and bool(self.queue.rows(lane, 1))
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any tenant has limits."""
-        return bool(self.terms.asking)
 
     def lets_pass(self, fires: Iterable[Fire]) -> bool:
         """There is no bound, no limit, and nobody here; nor is any of these of a tenant that is not known yet."""
@@ -100,13 +62,6 @@ class FairTurns:
             and all(room.limit is None for room in self.rooms.values())
             and self.terms.knows({fire.work.tenant_id for fire in fires})
         )
-
-    def set_room(self, lane: str, limit: int | None) -> None:
-        """So many of this lane may be in flight; None: any number."""
-        room = self.rooms[lane]
-        room.limit = limit
-        if room.left > 0:
-            self.queue.gate_changed(room)
 
     # -- coming ------------------------------------------------------------------------------------------------
 
@@ -133,25 +88,18 @@ class FairTurns:
                 self._go_on(turn, publish, now)
         return publish
 
-    def _offer(self, fire: Fire, path: Path, now: float) -> None:
+    def _offer(self, fire: Fire, path: Path, now: float) -> Turn:
         turn = Turn(fire, path)
         turn.ticket = self.queue.offer(turn, path, self._estimates.of(path) if self.limits.by_time else 1.0)
         self._turns[fire.id] = turn
         self._wait(turn, now)
         self._keep(turn, now)
+        return turn
 
     def _keep(self, turn: Turn, now: float) -> None:
         """It is in our hands, and waits."""
         turn.stage, turn.since = Stage.HELD, now
         self._patience.append((now, turn))
-
-    def _wait(self, turn: Turn, now: float) -> None:
-        self.rooms[turn.path[0]].waiting += 1
-        self.standings.of(turn.tenant_lane, now).wait(turn, now)
-
-    def _wait_no_more(self, turn: Turn, now: float) -> None:
-        self.rooms[turn.path[0]].waiting -= 1
-        self.standings.of(turn.tenant_lane, now).wait_no_more(turn, now)
 
     def _go_on(self, turn: Turn, publish: list[Fire], now: float) -> None:
         """It is its turn, and it is in our hands."""
@@ -260,14 +208,8 @@ class FairTurns:
             self.terms.park(refusal, now)
         return publish
 
-    def _answered(self, turn: Turn) -> None:
-        if turn.asking is not None:
-            turn.asking.asking -= 1
-            self.queue.gate_changed(turn.asking)
-            turn.asking = None
-
-    def _back(self, turn: Turn, now: float) -> None:
-        """It was not taken: it waits again, before all younger ones of its flow."""
+    def _back(self, turn: Turn, now: float) -> Turn:
+        """It was not taken: it waits again, before all younger ones of its flow; one that begins anew, behind them."""
         standing = self.standings.of(turn.tenant_lane, now)
         self._free(turn, unspent=True)
         self._answered(turn)
@@ -276,8 +218,9 @@ class FairTurns:
             self._wait(turn, now)
             turn.stage = Stage.HELD
             self._patience.append((turn.since, turn))
-        else:
-            self._end(turn, now)
+            return turn
+        self._end(turn, now)
+        return self._offer(turn.fire, turn.path, now)
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -293,18 +236,13 @@ class FairTurns:
                 found.append((turn.fire, turn.waits_for, until))
         return found
 
-    def _why(self, path: tuple[str | int, ...]) -> tuple[str, float]:
-        reason, until = self.queue.why(path)
-        return (SHARE if reason == TURN and until == -inf else reason), until
-
     def settling(self, settlement: Settlement, now: float) -> None:
         """It is to be parked or skipped: then it has no turn any more, unless it is for that that it waits."""
         turn = self._turns.get(settlement.fire.id)
         if turn is None or turn.stage is Stage.STORING:
             return
         if turn.stage is Stage.GOING and settlement.reason == BROKER and turn.ticket is not None:
-            self._back(turn, now)
-            turn.stage = Stage.STORING
+            self._back(turn, now).stage = Stage.STORING
         else:
             self._end(turn, now, unspent=True)
 
@@ -345,22 +283,6 @@ class FairTurns:
         if turn is not None and turn.fire is fire and turn.stage in (Stage.COMING, Stage.RELEASED):
             self._end(turn, now, unspent=True)
 
-    # -- in flight ---------------------------------------------------------------------------------------------
-
-    def confirmed(self, fire: Fire, now: float) -> None:
-        turn = self._turns.get(fire.id)
-        if turn is None or turn.stage is not Stage.GOING:
-            return
-        turn.stage = Stage.SENT
-        self.round_trip_s += ROUND_TRIP * (now - turn.granted_at - self.round_trip_s)
-        is_seen = fire.work.task in self.terms.guarded
-        if not is_seen or not (
-            self.rooms[turn.path[0]].limit is not None or (turn.request and is_capped(turn.request))
-        ):
-            self._end(turn, now)
-        else:
-            self._in_flight[fire.id] = turn
-
     def refused(self, fire: Fire, opens_at: float, now: float) -> bool:
         """By the broker, as its queue is full until then. False: it has no turn here."""
         turn = self._turns.get(fire.id)
@@ -372,112 +294,7 @@ class FairTurns:
             return False
         self.queue.park(turn.tenant_lane, opens_at, BROKER)
         self._back(turn, now)
-        return fire.id in self._turns
-
-    @property
-    def has_in_flight(self) -> bool:
-        return bool(self._in_flight)
-
-    def in_flight(self) -> list[Fire]:
-        """Those that are with the workers, or on their way there, and whose end will be seen."""
-        return [turn.fire for turn in self._in_flight.values()]
-
-    def kept(self) -> list[tuple[Fire, Request]]:
-        """All that have a place under a limit."""
-        return [(turn.fire, turn.request) for turn in self._turns.values() if turn.is_admitted and turn.request]
-
-    def seen(self, runs: Iterable[RunSeen], now: float) -> None:
-        for run in runs:
-            turn = self._turns.get(run.fire_id)
-            if turn is None or turn.fire.fence != run.fence or run.fire_id not in self._in_flight:
-                continue
-            if run.is_running:
-                turn.stage = Stage.RUNNING
-                if turn.ticket is not None:
-                    self.queue.started(turn.ticket)
-                    if run.ran_s is not None and self.limits.by_time:
-                        self.queue.charge(turn.ticket, run.ran_s)
-            else:
-                if run.ran_s is not None and self.limits.by_time:
-                    self._estimates.learn(turn.path, run.ran_s)
-                self._end(turn, now, ran_s=run.ran_s)
-
-    def held(self, fires: Iterable[InFlight], now: float) -> None:
-        """Another owner granted these, and they are not over: they have their places."""
-        for one in fires:
-            work = one.fire.work
-            path: Path = (work.lane.value, work.tenant_id, work.task)
-            if one.fire.id in self._turns:
-                continue
-            turn = Turn(one.fire, path, stage=Stage.SENT if one.ran_s is None else Stage.RUNNING)
-            request = self.terms.request(turn) if self.terms.is_asked_for(path) else None
-            if request is not None and is_capped(request):
-                turn.request, turn.is_admitted = request, True
-            elif self.rooms[path[0]].limit is None and not self.limits.bounds_lanes:
-                continue
-            self._turns[one.fire.id] = self._in_flight[one.fire.id] = turn
-            self.rooms[path[0]].enter(turn, now)
-            self.standings.of(turn.tenant_lane, now).in_flight += 1
-
-    # -- ends --------------------------------------------------------------------------------------------------
-
-    def _end(self, turn: Turn, now: float, *, ran_s: float | None = None, unspent: bool = False) -> None:
-        """It is over, or is no business of ours any more."""
-        ticket, is_granted, standing = turn.ticket, turn.is_granted, self.standings.of(turn.tenant_lane, now)
-        self._forget(turn, now, is_granted=is_granted, unspent=unspent)
-        if ticket is None:
-            room = self.rooms[turn.path[0]]
-            room.leave(turn)
-            self.queue.gate_changed(room)
-        elif is_granted and turn.stage in IN_FLIGHT:
-            cost = ran_s if self.limits.by_time else None
-            self.queue.finished(ticket, cost)
-            standing.serve(ticket.charged if ran_s is None else ran_s, now)
-        else:
-            self.queue.withdraw(ticket)
-
-    def _forget(self, turn: Turn, now: float, *, is_granted: bool, unspent: bool) -> None:
-        del self._turns[turn.fire.id]
-        self._in_flight.pop(turn.fire.id, None)
-        self._answered(turn)
-        if is_granted:
-            self.standings.of(turn.tenant_lane, now).ungrant()
-        else:
-            self._wait_no_more(turn, now)
-        self._free(turn, unspent=unspent)
-
-    def _free(self, turn: Turn, *, unspent: bool) -> None:
-        """Its place under its tenant's limits is free, if it has one; whoever waits for that asks again."""
-        if turn.is_admitted and turn.request is not None:
-            (self._freed.unspent if unspent else self._freed.over).append((turn.fire, turn.request))
-            self.terms.left(turn.request)
-        turn.is_admitted, turn.request = False, None
-
-    @property
-    def has_freed(self) -> bool:
-        return bool(self._freed.over or self._freed.unspent)
-
-    def freed(self) -> Freed:
-        """Whose places are free since it was asked last."""
-        freed, self._freed = self._freed, Freed()
-        return freed
-
-    def drop(self, shards: Collection[int], now: float) -> None:
-        """These are no longer ours. What is in flight keeps its place under limits: it is its next owner's to free."""
-        self.leave(shards, now)
-        for turn in [turn for turn in self._turns.values() if turn.shard in shards]:
-            if turn.stage is not Stage.GOING:
-                turn.is_admitted = False
-            self._end(turn, now, unspent=True)
-
-    def leave(self, shards: Collection[int], now: float) -> None:
-        """Nothing of these begins any more."""
-        if not self._turns:
-            return
-        for turn in self.queue.remove_if(lambda turn: turn.shard in shards):
-            self._forget(turn, now, is_granted=False, unspent=True)
-        for turn in [turn for turn in self._turns.values() if turn.shard in shards and turn.stage not in IN_FLIGHT]:
-            self._end(turn, now, unspent=True)
+        return True
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -487,25 +304,3 @@ class FairTurns:
             return inf
         patience = self._patience[0][0] + PATIENCE_S if self._patience else inf
         return min(patience, 0.0 if self._is_more else max(self.queue.next_wake(), self.broker_opens_at))
-
-    def told(self, now: float) -> list[TenantStanding]:
-        """How every lane of a tenant stands here."""
-        self.standings.forget_idle(now)
-        due_at: Callable[[Turn], float] = lambda turn: self._clock.real_time(turn.fire.fire_at)  # noqa: E731
-        return [
-            standing.told(
-                key,
-                now,
-                weight=self.terms.weight(key),
-                mean_s=self._estimates.of((*key, standing.task)),
-                why=self._reason,
-                due_at=due_at,
-            )
-            for key, standing in self.standings
-        ]
-
-    def _reason(self, key: TenantLane) -> tuple[str, float]:
-        standing = self.standings.of(key, 0.0)
-        first = next(iter(standing.waiting.values()))
-        reason, until = self._why(first.path)
-        return ("" if reason == SHARE else reason), until

@@ -17,6 +17,7 @@ from scheduling.core.effects import (
     ReadHeld,
     ReadTerms,
     Release,
+    SendAgain,
     Settle,
 )
 from scheduling.core.fire import Lane, State, Verdict
@@ -482,3 +483,16 @@ def test_a_tenant_whose_fires_stand_somewhere_does_not_take_all_places() -> None
         desk.end([next(turn.fire for turn in desk.turns._in_flight.values() if turn.path[1] == 2)], ran_s=0.5)
         went = desk.go()
     assert 10 < dict(desk.turns.standings)["bulk", 1].in_flight < 28
+
+
+def test_what_another_owner_granted_and_is_sent_again_waits_where_its_tenant_is_refused() -> None:
+    rate = Bound(rate_per_s=1.0)
+    lost = make_fire(make_work(9))
+    desk = FairDesk(terms(1, bound=rate), slots=2, held=Held([InFlight(lost)]))
+    again = SendAgain({1: 1}, [lost])
+    desk.engine._numbered_anew([lost])
+    desk.engine.sent_again(again, {lost.id})
+    admit = one(Admit, desk.run(0.01))
+    desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 0.5)])
+    admit = one(Admit, desk.run(0.6))
+    assert published(desk.engine.admitted(admit, [None])) == [lost]
