@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,7 +26,7 @@ LOCK = "SELECT FROM scheduling_fire WHERE id = %s FOR UPDATE NOWAIT"
 def test_fires_come_back_in_the_order_in_which_all_lock_them_so_that_nobody_is_a_victim():
     job, paused_at = make_job(), datetime.now(UTC) - timedelta(minutes=30)
     Job.objects.filter(pk=job.pk).update(paused_at=paused_at, next_fire_at=None, next_scheduled_for=None)
-    taken = {"state": "skipped", "reason": "paused", "finished_at": datetime.now(UTC)}
+    taken: dict[str, Any] = {"state": "skipped", "reason": "paused", "finished_at": datetime.now(UTC)}
     second, first = (
         make_fire(job, paused_at + timedelta(minutes=minute), fire_at=paused_at + timedelta(minutes=fires_at), **taken)
         for minute, fires_at in ((1, 9), (2, 3))  # jitter has turned them round
