@@ -24,21 +24,14 @@ from dataclasses import dataclass
 from math import inf
 from uuid import UUID
 
-from fairness.core.admission import Refusal
-from fairness.core.depth import Report
-from fairness.core.exchange import Settled
-from fairness.core.standing import TenantStanding
-from fairness.core.terms import Terms
 from scheduling.core.clock import Clock
 from scheduling.core.dispatch import Dispatch
 from scheduling.core.due import Due
 from scheduling.core.effects import (
-    Admit,
     Claim,
     CountPredecessors,
     Effect,
     HandOver,
-    LookAtRuns,
     ReadDue,
     ReadHeld,
     ReadUnstarted,
@@ -50,6 +43,7 @@ from scheduling.core.effects import (
     StoreEffect,
     TakeAgain,
 )
+from scheduling.core.engine_shares import EngineShares
 from scheduling.core.fair_turns import FairTurns
 from scheduling.core.fire import Fire, Outcome
 from scheduling.core.fire_wheel import FireWheel
@@ -61,7 +55,7 @@ from scheduling.core.marks import Marks
 from scheduling.core.outstanding import Outstanding
 from scheduling.core.overlap import Predecessors
 from scheduling.core.planning import NONE, plan_jobs
-from scheduling.core.runs import Held, RunSeen
+from scheduling.core.runs import Held
 from scheduling.core.sharing import Sharing
 from scheduling.core.ticks import Ticks
 from scheduling.core.turn import FairLimits
@@ -85,7 +79,7 @@ class EngineLimits:
     fairness: FairLimits | None = None  # None: whoever is due goes
 
 
-class Engine:
+class Engine(EngineShares):
     def __init__(self, clock: Clock, limits: EngineLimits) -> None:
         self._clock, self._limits = clock, limits
         self._marks = Marks()
@@ -109,7 +103,7 @@ class Engine:
             waiting=self._waiting,
             turns=turns,
         )
-        self._sharing: Sharing | None = None
+        self._sharing = None
         if turns is not None:
             self._sharing = Sharing(
                 clock,
@@ -412,49 +406,6 @@ class Engine:
 
     def published(self, outcomes: Iterable[Outcome]) -> list[Effect]:
         return self._dispatch.published(outcomes)
-
-    # -- shares and limits (where there are any) ------------------------------------------------------------------
-
-    def set_terms(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> list[Effect]:
-        """Of all tenants, as they are now; before they are known nothing goes. ``guarded``: tasks that acquire."""
-        if self._sharing is not None:
-            self._sharing.turns.terms.set(terms, guarded)
-        return []
-
-    def reported(self, reports: Sequence[Report]) -> list[Effect]:
-        """What each worker said last; asked about twice a second."""
-        if self._sharing is not None:
-            self._sharing.reported(reports, self._clock.monotonic())
-        return []
-
-    def admitted(self, effect: Admit, answers: Sequence[Refusal | None]) -> list[Effect]:
-        """In the order of what was asked for; None: it may go."""
-        assert self._sharing is not None
-        now = self._clock.monotonic()
-        fires = self._sharing.turns.admitted(effect.asked, answers, now)
-        if self._may_act(now):
-            return self._dispatch.send(fires)
-        self._dispatch.send_later(fires)
-        return []
-
-    def runs_seen(self, effect: LookAtRuns, runs: Sequence[RunSeen]) -> list[Effect]:  # noqa: ARG002
-        assert self._sharing is not None
-        self._sharing.runs_seen(runs, self._clock.monotonic())
-        return []
-
-    def holds_written(self) -> list[Effect]:
-        assert self._sharing is not None
-        self._sharing.holds.written()
-        return []
-
-    def exchanged(self, settled: Sequence[Settled]) -> list[Effect]:
-        assert self._sharing is not None
-        self._sharing.exchanged(settled, self._clock.monotonic())
-        return []
-
-    def standings(self) -> list[TenantStanding]:
-        """How the lanes of all tenants stand here. What they count is since the last call."""
-        return [] if self._sharing is None else self._sharing.turns.told(self._clock.monotonic())
 
     @property
     def confirmed(self) -> int:
