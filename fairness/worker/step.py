@@ -75,6 +75,12 @@ class TenantQueues(bootsteps.StartStopStep):
         return bool(getattr(self._c.controller, "autoscaler", None) or getattr(self._c.controller, "autoscale", None))
 
     @property
+    def _is_ending(self) -> bool:
+        """Before it says so by its state, a worker that is told to end cancels what it consumes."""
+        asked: tuple[Any, Any] = (state.should_stop, state.should_terminate)  # None, False, or an exit status
+        return not self._c.pool.active or any(status is not None and status is not False for status in asked)
+
+    @property
     def _slots(self) -> int:
         """That the pool has, or may come to have."""
         most = getattr(self._c.controller, "max_concurrency", None) or 0
@@ -165,7 +171,7 @@ class TenantQueues(bootsteps.StartStopStep):
     def _follow(self) -> None:
         """Bring what is consumed to what is in use; in the loop's thread."""
         c, known = self._c, self._known
-        if known is None or self._is_told or c.task_consumer is None or not c.pool.active or self._consumers.is_busy:
+        if known is None or self._is_told or c.task_consumer is None or self._is_ending or self._consumers.is_busy:
             return
         wanted = self._consumers.wanted(known.queues)
         weights = {name: queue.weight for name, queue in known.queues.items() if name in wanted}

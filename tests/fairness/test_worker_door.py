@@ -56,6 +56,7 @@ def start(channel: Any, spawn: Any, plan: QueuePlan, rabbitmq_url: str, unique: 
         process: Spawned = spawn(
             "celery", "-A", "project", "worker", "-I", "tests.worker.sample_tasks", "-P", pool, "-c", str(slots),
             "-n", f"{unique}@%h", "-l", "INFO", "--without-gossip", "--without-mingle",
+            "--", "worker.pool_restarts=True",
             ready=f"consuming {unique}.default.transactional.v1",  # the last one, in the order of the rows
             CELERY_BROKER_URL=url, FAIRBEAT_QUEUE_PREFIX=unique, FAIRBEAT_FAIRNESS="fair", FAIRBEAT_STOP="3",
         )  # fmt: skip
@@ -105,7 +106,7 @@ def control(rabbitmq_url: str, unique: str) -> Control:
     return Control(rabbitmq_url, unique)
 
 
-def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, control, channel, plan, tmp_path):
+def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, control, plan, tmp_path):
     worker = start("prefork", 1)
     never, now = tmp_path / "release", tmp_path / "now"
     now.touch()
@@ -132,17 +133,25 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
 
     cancelled = plan.queue_name("acme", "bulk")
     control.tell.cancel_consumer(cancelled)
-    eventually(lambda: channel.queue_declare(cancelled, passive=True).consumer_count == 0)
-    assert cancelled not in {queue["name"] for queue in control.ask("active_queues")}
+    eventually(lambda: cancelled not in {queue["name"] for queue in control.ask("active_queues")})
     send("fifth", now, slug="acme")
     control.tell.add_consumer(cancelled)
     worker.wait_for_line("[fifth] succeeded")
+
+    control.tell.broadcast("pool_restart", arguments={"reload": False}, reply=True, timeout=5, limit=1)
+    control.tell.rate_limit(TASK, "1/m")
+    send("sixth", now, slug="acme")
+    worker.wait_for_line("[sixth] succeeded")
+    send("seventh", now, slug="acme")
+    worker.wait_for_line("[seventh] received")
+    assert control.ask("stats")["fair_door"]["running"] == 1
 
     worker.send_signal(signal.SIGTERM)
     eventually(lambda: WorkerReport.objects.filter(slots=1, busy=1, is_leaving=True).exists())
     never.touch()
     assert worker.wait() == 0
     assert "[first] succeeded" in worker.output
+    assert "[seventh] succeeded" not in worker.output
     assert not WorkerReport.objects.exists()
 
 
