@@ -18,6 +18,7 @@ from fairness.core.node import UNIT, Ticket
 from fairness.core.tree import FlowPath
 
 LANE = "bulk"
+CHARGED_S = 0.25  # between two charges of what runs
 HEADS = 8  # of a flood, that a node holds
 
 
@@ -49,6 +50,7 @@ class Node:
         self.estimates = Estimates(first=0.1)
         self.places = rules.depth or workers.slots  # how many it may have in flight
         self.in_flight = 0
+        self.with_workers: dict[Ticket[Request], None] = {}
         self.mean_s: dict[int, float] = {}  # of a tenant's requests, where that is told and not learned
         self.refill: dict[int, Callable[[], Request]] = {}  # of floods: another for each that went
         for tenant, weight in weights.items():
@@ -95,11 +97,20 @@ class Node:
 
     def _come(self, ticket: Ticket[Request]) -> None:
         self.queue.started(ticket)
+        self.with_workers[ticket] = None
         self.workers.come(ticket.item)
+
+    def charge(self) -> None:
+        """Those that run are paid for as they go."""
+        if self.rules.cost is None:
+            for ticket in self.with_workers:
+                if (began := ticket.item.started_at) is not None:
+                    self.queue.charge(ticket, self.events.now - began)
 
     def _seen_over(self, ticket: Ticket[Request]) -> None:
         seconds = ticket.item.seconds
         self.in_flight -= 1
+        del self.with_workers[ticket]
         self.estimates.learn(path_of(ticket.item.tenant), seconds)
         self.queue.finished(ticket, seconds if self.rules.cost is None else self.rules.cost)
         self.pump()
@@ -117,6 +128,8 @@ class World:
         self.depth = Depth()
         self.latest = rules.depth or slots  # the depth of all nodes together
         self._share(self.latest)
+        for node in self.nodes:
+            self.events.every(CHARGED_S, node.charge)
         if rules.depth is None:
             self.events.every(1.0, self._look, first=0.5)
         if rules.sync_s is not None:

@@ -22,6 +22,7 @@ class Request:
     tenant: int
     seconds: float
     offered_at: float
+    started_at: float | None = None
     is_watched: bool = False  # its start latency is kept
     ended: Callable[[], None] = field(default=lambda: None)
 
@@ -99,6 +100,7 @@ class Workers:
         self.busy += 1
         if request.is_watched:
             self.latencies.append(now - request.offered_at)
+        request.started_at = now
         self._running[id(request)] = (now, request)
         self.events.after(request.seconds, partial(self._end, request))
 
