@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from fairness.models import Standing, Tenant, WorkerReport
+from scheduling.core.fair_turns import HEAD_START
 from scheduling.core.turn import FairLimits
 from scheduling.models import Fire, Hold, Job, JobClock, WorkerTask
 from scheduling.node import share_keeper
@@ -95,12 +96,13 @@ def test_a_new_owner_counts_what_is_with_the_workers(start: Start) -> None:
     tenant = Tenant.objects.create(slug="flood")
     due_jobs(20, tenant)
     before = start("a", fairness=FAIR)
-    first = before.publisher.wait_for(4)
+    before.publisher.wait_for(2)
     eventually(lambda: Fire.objects.filter(state="parked").exists())
     before.stop()
     before.ended()
+    first = before.publisher.published
     after = start("b", fairness=FAIR)
-    eventually(lambda: Standing.objects.filter(node="b", in_flight=len(first)).exists())
-    assert after.publisher.published == []
+    eventually(lambda: Standing.objects.filter(node="b", in_flight__gte=len(first)).exists())
+    assert len(after.publisher.published) <= HEAD_START
     end([fire.id for fire in first])
-    after.publisher.wait_for(1)  # of what the first had stored: it is not looked for in half a minute only
+    after.publisher.wait_for(HEAD_START + 1)  # of what the first had stored: it is not looked for in half a minute only
