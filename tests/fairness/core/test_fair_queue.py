@@ -220,7 +220,9 @@ def test_a_rate_parks_its_tenant_until_its_next_token(queue: FairQueue[str]) -> 
     queue.set_gates(("bulk", "a"), [Rate(4.0, burst=2)])
     offer(queue, "a", "a1 a2 a3 a4")
     assert items(queue.take(0.0, 9)) == "a1 a2"
-    assert queue.why(flow("a")) == ("rate", pytest.approx(0.25))
+    reason, until = queue.why(flow("a"))
+    assert reason == "rate"
+    assert until == pytest.approx(0.25)
     assert queue.next_wake() == pytest.approx(0.25)
     assert items(queue.take(0.25, 9)) == "a3"
 
