@@ -70,7 +70,10 @@ class FairTurns(TurnBook):
         publish: list[Fire] = []
         for fire in fires:
             turn = self._turns.get(fire.id)
-            if turn is not None and turn.fire.fence != fire.fence:
+            if turn is not None and turn.fire.fence > fire.fence:
+                publish.append(fire)  # of an attempt that is over: nobody runs it, and its number has to be settled
+                continue
+            if turn is not None and turn.fire.fence < fire.fence:
                 self._end(turn, now)  # its attempt is over, which nobody has told us yet
                 turn = None
             if turn is None:
@@ -239,7 +242,7 @@ class FairTurns(TurnBook):
     def settling(self, settlement: Settlement, now: float) -> None:
         """It is to be parked or skipped: then it has no turn any more, unless it is for that that it waits."""
         turn = self._turns.get(settlement.fire.id)
-        if turn is None or turn.stage is Stage.STORING:
+        if turn is None or turn.fire is not settlement.fire or turn.stage is Stage.STORING:
             return
         if turn.stage is Stage.GOING and settlement.reason == BROKER and turn.ticket is not None:
             self._back(turn, now).stage = Stage.STORING
@@ -286,7 +289,7 @@ class FairTurns(TurnBook):
     def refused(self, fire: Fire, opens_at: float, now: float) -> bool:
         """By the broker, as its queue is full until then. False: it has no turn here."""
         turn = self._turns.get(fire.id)
-        if turn is None:
+        if turn is None or turn.fire is not fire:
             return False
         self.standings.of(turn.tenant_lane, now).refused += 1
         if turn.ticket is None or turn.stage is not Stage.GOING:

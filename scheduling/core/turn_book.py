@@ -93,7 +93,7 @@ class TurnBook:
 
     def confirmed(self, fire: Fire, now: float) -> None:
         turn = self._turns.get(fire.id)
-        if turn is None or turn.stage is not Stage.GOING:
+        if turn is None or turn.fire is not fire or turn.stage is not Stage.GOING:
             return
         turn.stage = Stage.SENT
         self.round_trip_s += ROUND_TRIP * (now - turn.granted_at - self.round_trip_s)

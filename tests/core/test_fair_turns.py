@@ -496,3 +496,21 @@ def test_what_another_owner_granted_and_is_sent_again_waits_where_its_tenant_is_
     desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 0.5)])
     admit = one(Admit, desk.run(0.6))
     assert published(desk.engine.admitted(admit, [None])) == [lost]
+
+
+def test_what_becomes_of_the_message_of_an_earlier_attempt_is_nothing_to_the_turn_of_the_next() -> None:
+    """Its worker was faster than the broker's answer, and failed."""
+    desk = FairDesk(slots=2)
+    (first,) = desk.due(1)
+    desk.go()
+    flood = desk.due(9, tenant=2)
+    desk.go()
+    again = make_fire(first.work, first.scheduled_for, fence=7, seq=0, attempt=1)
+    release = one(Release, desk.engine.waiting_read(Waiting([again])))
+    desk.engine.released(release, {again.id})
+    desk.outcome(Verdict.LOST, first)
+    desk.confirm(flood[:3])
+    went = desk.go(0.5)
+    assert again in went
+    desk.confirm([again])
+    assert again in desk.turns.in_flight()
