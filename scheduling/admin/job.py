@@ -53,7 +53,7 @@ class JobList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        _look_up_next_runs(self.result_list)
+        _look_up_next_runs(list(self.result_list))  # which reads them, once for all
 
 
 def _look_up_next_runs(jobs: Iterable[Any]) -> None:

@@ -19,9 +19,10 @@ REQUEST_LIMIT = 100
 
 
 def ids_of(jobs: Jobs) -> list[UUID]:
-    """Their ids, each once. A query set is read for its ids alone."""
+    """Their ids, each once. A query set is read for its ids alone; a slice of one keeps the order that makes it."""
     if isinstance(jobs, QuerySet):
-        return list(set(jobs.order_by().values_list("pk", flat=True)))
+        found = jobs if jobs.query.is_sliced else jobs.order_by()
+        return list(set(found.values_list("pk", flat=True)))
     return list({job.pk for job in jobs})
 
 

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from fairness.models import Tenant
+from scheduling.core.definition import JobDefinition
 from scheduling.models import Fire, Job, JobRun, Node, Shard
 from tests.ledger_rows import add_fire, add_run
 
@@ -55,6 +56,16 @@ def test_lists_and_pages_answer_in_bounded_queries(
     with django_assert_max_num_queries(18):
         page = admin_client.get(change(model.objects.all()[0]))
     assert page.status_code == 200
+
+
+def test_jobs_that_do_not_fit_on_one_page_are_on_the_next(admin_client: Client):
+    tenant = Tenant.objects.create(slug="acme")
+    Job.objects.copy((JobDefinition.cron_job("t", "0 6 * * *", name=f"{n}") for n in range(101)), tenant=tenant)
+    for page, shown in ((1, 100), (2, 1)):
+        answer = admin_client.get(changelist(Job), {"p": page})
+        assert answer.status_code == 200
+        assert len(answer.context["cl"].result_list) == shown
+    assert "06:00" in answer.content.decode()
 
 
 @pytest.mark.parametrize("model", [Job, Fire, JobRun], ids=lambda model: model.__name__)

@@ -112,6 +112,13 @@ def test_several_jobs_and_a_query_set_are_paused_at_once_and_deleted_ones_passed
     assert set(Job.objects.filter(paused_at=None).values_list("name", flat=True)) == {"gone"}
 
 
+def test_a_slice_of_a_query_set_is_those_jobs() -> None:
+    for name in ("a", "b", "c"):
+        Job.objects.cron("t", "0 * * * *", name=name)
+    assert pause(Job.objects.order_by("name")[1:], reason="x", by="y").jobs == 2
+    assert Job.objects.get(paused_at=None).name == "a"
+
+
 def test_no_jobs_are_nothing_to_do() -> None:
     assert pause([], reason="x", by="y") == Paused(0, 0)
 
