@@ -120,6 +120,8 @@ def _cap(gate: Gate, tenant: str, place: Place, pace: Pace, now: datetime) -> tu
     cap = gate.bound.max_in_flight if gate.bound is not None else None
     most = "" if cap is None else f" of {cap}"
     words = f"held by the cap{most} on what {_whose(tenant, gate.key)} has in flight: {gate.holders} are; {place}"
+    if cap == 0:
+        return words, None  # until somebody changes it
     if pace.starts_per_s <= 0 and cap and pace.mean_s > 0:
         pace = replace(pace, starts_per_s=cap / pace.mean_s)
     return words, _starts(now, place, pace)
@@ -127,9 +129,11 @@ def _cap(gate: Gate, tenant: str, place: Place, pace: Pace, now: datetime) -> tu
 
 def _budget(gate: Gate, tenant: str, place: Place, pace: Pace, until: datetime | None) -> tuple[str, datetime | None]:
     words = f"held by the daily budget of {tenant}, {gate.daily:,} fires, which are spent"
+    if gate.daily == 0:
+        return f"held by the daily budget of {tenant}, which is 0; {place}", None  # until somebody changes it
     if until is None:
         return f"{words}; {place}", None
-    days, ahead = divmod(place.ahead, gate.daily) if gate.daily else (0, place.ahead)
+    days, ahead = divmod(place.ahead, gate.daily)
     opens = _starts(until, Place(ahead=ahead), pace) or until
     expected_at = _later(opens, days * gate.day_s)
     return f"{words}: the next day begins at {clock_time(until)}; {place}", expected_at

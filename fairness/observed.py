@@ -1,8 +1,9 @@
 """What tenants were served, against what their weights say, over a window that ends now: for pages and metrics.
 
 From the minutes that nodes add up (``ServedShare``), of which the first counts in part, and from how tenants stand now
-(``Standing``). Jain's index of a lane is over the tenants that had something waiting all the while: whoever had nothing
-to do was not treated unfairly. All is as fresh as what nodes write, which is a few seconds.
+(``Standing``). Jain's index of a lane is over the tenants that had something waiting all the while that no limit held:
+whoever had nothing to do, or is over his own limit, was not treated unfairly. All is as fresh as what nodes write,
+which is a few seconds.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from fairness.core.admission import BUDGET, RATE
 from fairness.observed import Observed
 
 
@@ -20,7 +21,7 @@ def held_by(row: Observed) -> str:
     """What holds the first that waits."""
     if row.reason is None:
         return "-"
-    until = "" if row.until is None or not row.reason else f" until {instant(row.until)}"
+    until = f" until {instant(row.until)}" if row.until is not None and row.reason in (RATE, BUDGET) else ""
     return f"{row.reason or 'its turn'}{until}"
 
 

@@ -22,7 +22,7 @@ class TenantStanding:
     """One with something waiting, or in flight, or served within the last minute. Seconds are real ones.
 
     The second half is counted from one standing to the next: each is told once. ``backlogged_s``: while something of it
-    waited; ``refused``: fires that the broker did not take.
+    waited for its turn, and no limit said: later; ``refused``: fires that the broker did not take.
     """
 
     tenant_id: int

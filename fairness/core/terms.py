@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-TRANSACTIONAL = "transactional"
+TRANSACTIONAL, BULK = "transactional", "bulk"
+LANES = (TRANSACTIONAL, BULK)
 
 BoundKey = tuple[int, str, str]  # tenant's id; lane, empty for both; task, empty for all
 

@@ -41,7 +41,13 @@ class Migration(migrations.Migration):
                 ("id", models.AutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "lane",
-                    models.CharField(blank=True, default="", help_text="Empty: both lanes together.", max_length=20),
+                    models.CharField(
+                        blank=True,
+                        choices=[("transactional", "transactional"), ("bulk", "bulk")],
+                        default="",
+                        help_text="Empty: both lanes together.",
+                        max_length=20,
+                    ),
                 ),
                 (
                     "task",
@@ -92,7 +98,7 @@ class Migration(migrations.Migration):
                 (
                     "backlogged_s",
                     models.FloatField(
-                        default=0.0, help_text="Seconds of the minute in which something waited throughout."
+                        default=0.0, help_text="Seconds of the minute in which something waited for its turn."
                     ),
                 ),
             ],
@@ -375,6 +381,22 @@ class Migration(migrations.Migration):
                 condition=models.Q(("lane", ""), ("task", ""), _negated=True),
                 name="limit_is_of_a_part",
                 violation_error_message="lane, task: name one of them; a limit of the whole tenant is its own field",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="limit",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("lane__in", ["", "transactional", "bulk"])),
+                name="limit_lane_is_known",
+                violation_error_message="lane: transactional or bulk, or empty",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="limit",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("rate_per_s__isnull", False), ("max_in_flight__isnull", False), _connector="OR"),
+                name="limit_bounds_something",
+                violation_error_message="rate, max in flight: give one of them, or delete the limit",
             ),
         ),
         migrations.AddConstraint(

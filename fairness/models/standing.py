@@ -47,7 +47,7 @@ class ServedShare(models.Model):
         default=0, help_text="Jobs that a quota refused, or fires that the broker did."
     )
     backlogged_s = models.FloatField(
-        default=0.0, help_text="Seconds of the minute in which something waited throughout."
+        default=0.0, help_text="Seconds of the minute in which something waited for its turn."
     )
 
     class Meta:

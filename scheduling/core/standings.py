@@ -133,7 +133,7 @@ class Standing:
             served_s=self.served_s,
             throttled=self.throttled,
             refused=self.refused,
-            backlogged_s=self._backlogged_s,
+            backlogged_s=0.0 if reason or self.throttled else self._backlogged_s,
             grants=[Grant(fire_id=fire, ago_s=now - at) for fire, at in reversed(self._grants)],
         )
         self._grants.clear()

@@ -208,7 +208,8 @@ def _before_the_broker(fire: FireFacts, now: Moment) -> Explained:
         words = "the broker has refused its queue's messages, or cannot be reached: it is tried again"
         return Explained(why=Why.TURN, words=words, until=wake_at)
     if fire.line.holds_up is not None or fire.reason in (*LIMITS, Why.SHARE):
-        gate = fire.line.gate(fire.line.holds_up or "") if fire.state is State.CLAIMED else None
+        goes_by_its_tenant = fire.state is State.CLAIMED or fire.reason == Why.SHARE
+        gate = fire.line.gate(fire.line.holds_up or "") if goes_by_its_tenant else None
         return _of_tenant(fire.line, now, gate)
     if fire.state is State.CLAIMED:
         return Explained(why=Why.SENDING, words="due, and on its way to the broker", expected_at=now.real)

@@ -74,6 +74,7 @@ class PollStandings:
                 continue
             lane = self._lanes.get(key) or _Lane(Throughput(now), now)
             holds = bool(waiting.get(key)) and (lane.until is None or lane.until > now or lane.reason != BUDGET)
+            reason = lane.reason if holds else ""
             standings.append(
                 TenantStanding(
                     tenant_id=tenant,
@@ -81,12 +82,12 @@ class PollStandings:
                     weight=terms[tenant].weight_in(name),
                     waiting=waiting.get(key, 0),
                     in_flight=flying[key],
-                    reason=lane.reason if holds else "",
+                    reason=reason,
                     until_s=max(0.0, lane.until - now) if holds and lane.until is not None else None,
                     starts_per_s=lane.per_s.per_s(now),
                     starts=lane.starts,
                     throttled=lane.throttled,
-                    backlogged_s=since_s if waiting.get(key) else 0.0,
+                    backlogged_s=since_s if waiting.get(key) and not (reason or lane.throttled) else 0.0,
                     grants=[
                         Grant(fire_id=fire.id, ago_s=now - at) for fire, at in lane.grants[: -GRANTS_KEPT - 1 : -1]
                     ],

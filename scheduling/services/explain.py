@@ -73,7 +73,7 @@ def explain_job(job: Job, *, using: str = DEFAULT_DB_ALIAS) -> ExplainedJob:
         job=job,
         next=due[job.pk],
         due_at=found[0].fire_at,
-        held_since=found[0].held_since,
+        held_since=found[0].held_since if due[job.pk].waits else None,
         coming=_coming(job),
         fires=sorted(explained, key=lambda fire: (fire.scheduled_for, fire.id)),
     )

@@ -81,6 +81,11 @@ def test_the_page_of_a_tenant_shows_what_it_gets_in_bounded_queries(
     assert 'value="send"' in page
 
 
+def test_when_one_in_flight_ends_nobody_says(admin_client: Client):
+    flood("acme", 3, 60, reason="cap", until_s=1.0)
+    assert 'field-held_by">cap<' in admin_client.get(LIST).content.decode()
+
+
 def test_limits_of_a_part_are_edited_on_the_page_of_their_tenant(admin_client: Client):
     acme = Tenant.objects.create(slug="acme")
     values = {"weight": "2", "burst": "1", "transactional_weight": "", "rate_per_s": "", "max_in_flight": "8"}
@@ -101,6 +106,26 @@ def test_what_cannot_be_a_limit_is_refused_in_words(admin_client: Client):
     page = admin_client.post(f"{LIST}{acme.pk}/change/", values | NO_LIMITS).content.decode()
     assert "weight: a number from 0.001 to 10000" in page
     assert "strict cap: needs a number of fires that may be in flight" in page
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"task": "send", "lane": "bluk", "rate_per_s": "5"}, "bluk is not one of the available choices"),
+        ({"task": "send"}, "rate, max in flight: give one of them, or delete the limit"),
+        ({"rate_per_s": "5"}, "lane, task: name one of them"),
+        ({"task": "send", "rate_per_s": "1e300"}, "rate: a number from 1e-9 to 1e9, or empty"),
+        ({"task": "send", "rate_per_s": "nan"}, "Enter a number."),
+    ],
+)
+def test_what_cannot_be_a_limit_of_a_part_is_refused_in_words(values: dict[str, str], said: str, admin_client: Client):
+    acme = Tenant.objects.create(slug="acme")
+    limit = {"limits-TOTAL_FORMS": "1", "limits-INITIAL_FORMS": "0", "limits-0-tenant": str(acme.pk)}
+    limit |= {f"limits-0-{name}": value for name, value in ({"burst": "2"} | values).items()}
+    page = admin_client.post(f"{LIST}{acme.pk}/change/", {"weight": "2", "burst": "1"} | limit)
+    assert page.status_code == 200
+    assert said in page.content.decode()
+    assert not acme.limits.exists()
 
 
 def test_the_page_of_shares_shows_all_tenants_and_jains_index(

@@ -255,6 +255,20 @@ def test_who_is_refused_waits_until_the_time_that_is_named() -> None:
     assert [fire for fire, _ in again.asked] == fires[1:]
 
 
+def test_whom_a_limit_holds_has_no_backlog_of_its_share() -> None:
+    desk = FairDesk(terms(1, bound=Bound(rate_per_s=1.0)), slots=2)
+    desk.due(1)
+    desk.due(20, tenant=2)
+    admit = one(Admit, desk.run(0.01))
+    desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 100.0)])
+    desk.run(0.9)
+    stand = {row.tenant_id: row for row in desk.turns.told(desk.clock.monotonic())}
+    assert stand[1].waiting == 1
+    assert stand[1].backlogged_s == 0
+    assert stand[2].waiting > 0
+    assert stand[2].backlogged_s > 0.5
+
+
 def test_a_refused_fire_that_waits_longer_than_a_second_is_stored_with_its_reason() -> None:
     desk = FairDesk(terms(1, bound=Bound(rate_per_s=0.01)))
     desk.due(1)

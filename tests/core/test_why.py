@@ -104,6 +104,12 @@ def test_what_is_claimed_waits_for_what_its_node_says_of_the_tenant():
     assert fire(line=line(None)).why is Why.SENDING
 
 
+@pytest.mark.parametrize("reason", ["rate", "cap", "budget"])
+def test_what_was_parked_for_its_share_waits_for_the_limit_that_holds_its_tenant_now(reason: str):
+    assert fire(State.PARKED, "share", line=line(reason)).why == reason
+    assert fire(State.PARKED, "share", line=line(reason, gates=())).why is Why.SHARE  # it is another task's
+
+
 def test_what_waits_for_its_share_has_a_start_after_all_that_go_before_it():
     found = fire(State.PARKED, "share", line=line("", ahead=99))
     assert (found.why, found.ahead, found.expected_at) == (Why.SHARE, 99, NOON + timedelta(seconds=99.5))

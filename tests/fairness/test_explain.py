@@ -83,6 +83,13 @@ def test_under_a_cap_the_holders_are_counted_and_their_ends_make_room():
     assert "the cap of 4 on what acme has in flight: 4 are" in found.words
 
 
+def test_what_nothing_may_pass_never_starts_by_itself():
+    assert why(Gate(reason="cap", bound=Bound(max_in_flight=0)), pace=Pace(slots=4, mean_s=2.0)).expected_at is None
+    found = why(Gate(reason="budget", until=NOW + timedelta(hours=12), daily=0), pace=Pace(starts_per_s=5))
+    assert found.expected_at is None
+    assert found.words == "held by the daily budget of acme, which is 0; it is the next of its tenant's"
+
+
 def test_over_the_daily_budget_whole_days_pass_for_what_is_beyond_one():
     budget = Gate(reason="budget", until=NOW + timedelta(hours=12), daily=100)
     assert seconds(why(budget, ahead=250)) == 12 * 3600 + 2 * 86_400

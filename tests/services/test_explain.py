@@ -226,6 +226,14 @@ def test_a_job_says_what_comes_next_and_why_each_unfinished_fire_waits(acme: Ten
     assert [(fire.id, fire.explained.why) for fire in found.fires] == [(waits.id, Why.SHARE)]
 
 
+def test_a_job_that_has_nothing_to_come_is_not_held(acme: Tenant, owner: Node):
+    job = Job.objects.once("t", timezone.now(), name="report", tenant=acme)
+    Hold.objects.create(tenant=acme, shard_id=job.shard_id, since=timezone.now())
+    assert explain_job(job).held_since is not None
+    Job.objects.filter(pk=job.pk).update(next_scheduled_for=None, next_fire_at=None)
+    assert explain_job(job).held_since is None
+
+
 def test_a_paused_job_says_by_whom_and_until_when(owner: Node):
     job = Job.objects.every("t", timedelta(minutes=5))
     until = timezone.now() + timedelta(hours=1)

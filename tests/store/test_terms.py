@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection, transaction
 
-from fairness.core.terms import Bound, Terms
+from fairness.core.terms import LANES, Bound, Terms
 from fairness.models import Limit, Tenant
+from scheduling.core.fire import Lane
 from scheduling.models import WorkerTask
 from scheduling.store.connection import Connection, connector
 from scheduling.store.terms import TermsReader
@@ -20,6 +21,10 @@ def session(committed_db: None) -> Iterator[Connection]:
     session = connector(connection.get_connection_params(), name="terms")()
     yield session
     session.close()
+
+
+def test_limits_are_of_the_lanes_that_jobs_have() -> None:
+    assert set(LANES) == set(Lane)
 
 
 def test_terms_have_the_tenants_own_bound_and_those_of_its_parts(session: Connection) -> None:
