@@ -166,11 +166,11 @@ class Storekeeper:
     def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted | ReadHeld | LookAtRuns) -> Event:
         store, engine = self._store, self._engine
         match order:
-            case ReadDue(shards, until, limit):
-                due = store.due(shards, until=until, limit=limit)
+            case ReadDue(shards, until, limit, full):
+                due = store.due(shards, until=until, limit=limit, full=full)
                 return lambda: engine.due_read(order, due)
-            case ReadWaiting(shards, now, limit):
-                waiting = store.waiting(shards, now=now, limit=limit)
+            case ReadWaiting(shards, now, limit, full):
+                waiting = store.waiting(shards, now=now, limit=limit, full=full)
                 return lambda: engine.waiting_read(waiting)
             case CountPredecessors(fires):
                 counts = store.predecessors(fires)

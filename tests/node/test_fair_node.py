@@ -28,9 +28,9 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_keeper, "TELL_S", 0.1)
 
 
-def due_jobs(count: int, tenant: Tenant) -> set[UUID]:
+def due_jobs(count: int, tenant: Tenant, *, first: int = 0) -> set[UUID]:
     now = JobClock.objects.now()
-    return {Job.objects.once(TASK, now, tenant=tenant, name=f"{tenant} {n}").pk for n in range(count)}
+    return {Job.objects.once(TASK, now, tenant=tenant, name=f"{tenant} {first + n}").pk for n in range(count)}
 
 
 def workers(slots: int) -> None:
@@ -89,6 +89,25 @@ def test_the_flood_waits_in_the_store_and_goes_as_workers_take_it(start: Start) 
         ended |= more
     eventually(lambda: not Hold.objects.exists())
     assert len(node.publisher.published) == 31
+
+
+def test_of_a_tenant_of_which_enough_waits_no_more_is_claimed(start: Start) -> None:
+    workers(2)
+    flood, other = Tenant.objects.create(slug="flood"), Tenant.objects.create(slug="other")
+    due_jobs(30, flood)
+    node = start("a", fairness=FAIR)
+    eventually(lambda: Fire.objects.filter(state="parked", reason="share").count() > 20)
+    left = due_jobs(5, flood, first=30)
+    due_jobs(1, other)
+    eventually(lambda: Hold.objects.filter(tenant=flood).exists())
+    eventually(lambda: "other" in {fire.work.tenant for fire in node.publisher.published})
+    assert not Fire.objects.filter(job__in=left).exists()
+    ended: set[UUID] = set()
+    while len(ended) < 36:
+        more = {fire.id for fire in node.publisher.wait_for(len(ended) + 1)} - ended
+        end(more)
+        ended |= more
+    assert Fire.objects.filter(job__in=left, state="succeeded").count() == len(left)
 
 
 def test_a_new_owner_counts_what_is_with_the_workers(start: Start) -> None:
