@@ -147,12 +147,22 @@ def test_a_fire_that_waits_keeps_its_slot_while_there_are_others(node, job) -> N
 
 
 def test_a_plain_tasks_fire_is_over_once_it_is_sent(node, job) -> None:
+    WorkerTask.objects.create(name="tests.plain", is_guarded=False, seen_at=NOON)
     plain = make_job("tests.plain")
     first, second = fires(plain, 2, seq_epoch=1, seq=1)
     node().take([asks(first, 1)])
     assert node().take([asks(second, 1)]) == [full(plain)]
     ShardProgress.objects.filter(shard_id=plain.shard_id).update(seq_epoch=1, seq=1)
     assert node().take([asks(second, 1)]) == [None]
+
+
+def test_a_fire_of_a_task_that_no_worker_has_told_of_keeps_its_slot_when_it_is_sent(node, job) -> None:
+    """The worker that is to come may run all that was sent before."""
+    unknown = make_job("tests.unknown")
+    first, second = fires(unknown, 2, seq_epoch=1, seq=1)
+    node().take([asks(first, 1)])
+    ShardProgress.objects.filter(shard_id=unknown.shard_id).update(seq_epoch=1, seq=1)
+    assert node().take([asks(second, 1)]) == [full(unknown)]
 
 
 def test_of_two_caps_a_fire_gets_both_slots_or_none(node, job) -> None:

@@ -40,11 +40,15 @@ FROM held h WHERE b.id = h.id
 -- a statement that had waited for rows would see them new, and the fires that have them old.
 SELECT pg_advisory_xact_lock(%(lock)s, tenant_id) FROM unnest(%(tenants)s::integer[]) AS asked(tenant_id)
 
+-- name: plain
+coalesce((SELECT NOT k.is_guarded FROM scheduling_job j JOIN scheduling_workertask k ON k.name = j.task WHERE j.id = f.job_id), false)
+
 -- name: slots
 -- And whether each is taken. While its fire has the fence under which it took it, a message may be on its way: a claimed or running one
--- has it; a parked one, or one that waits for a retry, has no need of it now. (Nobody sees the end of a plain task: it is over as it is sent.)
+-- has it; a parked one, or one that waits for a retry, has no need of it now. (Nobody sees the end of a
+-- plain task: it is over as it is sent. Of a task that no worker has told of yet nobody knows: it holds its slot.)
 SELECT s.tenant_id, s.lane, s.task, s.number, s.fire_id, s.scheduled_for, s.history_days, s.fence, CASE
-    WHEN f.state = 'claimed' AND (f.confirmed OR (f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq)) AND NOT {guarded} THEN 'free'
+    WHEN f.state = 'claimed' AND (f.confirmed OR (f.seq_epoch, f.seq) <= (p.seq_epoch, p.seq)) AND {plain} THEN 'free'
     WHEN f.state IN ('claimed', 'running') THEN 'taken'
     WHEN f.state IN ('parked', 'retry_wait') THEN 'waits'
     ELSE 'free' END
