@@ -214,6 +214,11 @@ class FairQueue(AcrossNodes[T]):
         if node is not None and node.is_parked:
             self._unpark(node)
 
+    def is_parked(self, path: Path) -> bool:
+        """Whether this very lane, tenant or flow is."""
+        node = self._tree.find(path)
+        return node is not None and node.is_parked
+
     def forget(self, path: Path) -> list[T]:
         """This lane, tenant or flow is no more: returns the items that waited in it. Its grants can still be ended."""
         top = self._tree.find(path)

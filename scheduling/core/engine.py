@@ -298,7 +298,7 @@ class Engine(EngineShares):
             if self._sharing is not None and not mine:
                 self._sharing.nothing_due(effect, found)
             return []
-        held = NONE if self._sharing is None else self._sharing.holds.since
+        held = NONE if self._sharing is None else self._sharing.held(mine)
         plans = plan_jobs(
             mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit, held=held
         )

@@ -71,10 +71,10 @@ class FairTurns(TurnBook):
         for fire in fires:
             turn = self._turns.get(fire.id)
             if turn is not None and turn.fire.fence > fire.fence:
-                publish.append(fire)  # of an attempt that is over: nobody runs it, and its number has to be settled
+                self._worthless.append(fire)  # what is claimed is a later attempt, or of a later schedule
                 continue
             if turn is not None and turn.fire.fence < fire.fence:
-                self._end(turn, now)  # its attempt is over, which nobody has told us yet
+                self._replace(turn, now)  # its attempt is over, which nobody has told us yet
                 turn = None
             if turn is None:
                 path: Path = (fire.work.lane.value, fire.work.tenant_id, fire.work.task)
@@ -214,6 +214,7 @@ class FairTurns(TurnBook):
     def _back(self, turn: Turn, now: float) -> Turn:
         """It was not taken: it waits again, before all younger ones of its flow; one that begins anew, behind them."""
         standing = self.standings.of(turn.tenant_lane, now)
+        self._in_flight.pop(turn.fire.id, None)
         self._free(turn, unspent=True)
         self._answered(turn)
         if turn.ticket is not None and self.queue.refund(turn.ticket):
@@ -276,7 +277,7 @@ class FairTurns(TurnBook):
                 turn.fire, turn.stage = fire, Stage.COMING
                 wanted.append(fire)
             elif fire.id in self._in_flight:
-                self._end(turn, now)  # it waits again, which nobody has told us yet
+                self._replace(turn, now)  # it waits again, which nobody has told us yet
                 wanted.append(fire)
         return wanted
 

@@ -13,6 +13,7 @@ Times are monotonic seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from math import inf
 
 from fairness.core.depth import Depth, Report
@@ -46,6 +47,7 @@ from scheduling.core.marks import Marks
 from scheduling.core.plans import JobPlan
 from scheduling.core.run_looks import RunLooks
 from scheduling.core.runs import Held, RunSeen
+from scheduling.core.shortage import Shortage
 
 AT_ONCE = 1000  # turns, and fires that are stored
 STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
@@ -73,7 +75,7 @@ class Sharing:
     ) -> None:
         self._clock, self.turns, self._dispatch = clock, turns, dispatch
         self._marks, self._gates, self._number = marks, gates, number
-        self.holds = Holds()
+        self.holds, self._shortage = Holds(), Shortage()
         self._looks = RunLooks()
         self._depth, self._lanes = Depth(), Lanes()
         self._exchange_at = 0.0
@@ -216,7 +218,7 @@ class Sharing:
         """Tenants of which more waits here than they are served in about a second: when it was asked last, and now."""
         before = self._full
         if self._full_at + FULL_S <= now:
-            self._full_at, self._full = now, self.turns.standings.full(now)
+            self._full_at, self._full = now, self.turns.full(now)
         return before, self._full
 
     @property
@@ -232,10 +234,18 @@ class Sharing:
 
     def planned(self, effect: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
         """A look's claim is under way."""
-        if self.holds.since:
+        is_short = self.turns.is_short
+        if self.holds.since or is_short:
             planned = {plan.due.work.job_id for plan in plans}
             left = [(job.work.tenant_id, job.work.shard) for job in jobs if job.work.job_id not in planned]
-            self.holds.looked(effect, found, [*left, *still_due(plans, self._clock.now())])
+            left += still_due(plans, self._clock.now())
+            self.holds.looked(effect, found, left)
+            if is_short:
+                self._shortage.looked(effect, found, left, self._clock.monotonic(), self._clock.now())
+
+    def held(self, jobs: Iterable[DueJob]) -> Mapping[tuple[int, int], datetime]:
+        """Since when it is by no fault of ours that these are not claimed, by (tenant, shard)."""
+        return self._shortage.held(self.holds.since, jobs, self._clock.monotonic())
 
     def failed(self, effect: StoreEffect, now: float) -> None:
         match effect:
@@ -271,17 +281,11 @@ class Sharing:
     def advance(self, now: float, *, may_act: bool) -> list[Effect]:
         effects: list[Effect] = []
         self.turns.broker_opens_at = self._gates.opens_at(BROKER)
+        for fire in self.turns.worthless():
+            if self._marks.holds(fire):
+                self._marks.done(fire)
         if may_act:
-            if self._crowds_at <= now and self._depth.depth is not None:
-                self._crowds_at = now + CROWDS_S
-                self.turns.hold_back(self._crowds_at, self._depth.slots, self._way_s)
-            called = self.turns.call(now, AT_ONCE)
-            effects += self._dispatch.send(called.publish)
-            if called.release:
-                effects.append(Release(self._number(called.release), called.release, is_turn=True))
-            effects += self._dispatch.settle(
-                [self._stored(*overdue, now) for overdue in self.turns.overdue(now, AT_ONCE)]
-            )
+            effects += self._give_turns(now)
         freed = self.turns.freed()  # before anybody is asked for
         if freed.over:
             effects.append(LetGo(freed.over))
@@ -299,6 +303,17 @@ class Sharing:
                 effects += self._read([shard for shard, effect in self._reading.items() if effect is None])
         if fires := self._looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
             effects.append(LookAtRuns(fires))
+        return effects
+
+    def _give_turns(self, now: float) -> list[Effect]:
+        if self._crowds_at <= now and self._depth.depth is not None:
+            self._crowds_at = now + CROWDS_S
+            self.turns.hold_back(self._crowds_at, self._depth.slots, self._way_s)
+        called = self.turns.call(now, AT_ONCE)
+        effects = self._dispatch.send(called.publish)
+        if called.release:
+            effects.append(Release(self._number(called.release), called.release, is_turn=True))
+        effects += self._dispatch.settle([self._stored(*overdue, now) for overdue in self.turns.overdue(now, AT_ONCE)])
         return effects
 
     def _stored(self, fire: Fire, reason: str, until: float, now: float) -> Settlement:

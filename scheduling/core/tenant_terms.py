@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
-from fairness.core.admission import Refusal, Request, request_of
+from fairness.core.admission import CAP, RATE, Refusal, Request, request_of
 from fairness.core.fair_queue import FairQueue
 from fairness.core.terms import BoundKey, Terms
 from scheduling.core.fire import Lane
@@ -109,6 +109,20 @@ class TenantTerms:
         until = now + (ASK_AGAIN_S if refusal.after_s is None else refusal.after_s)
         for path in _paths(refusal.key):
             self._queue.park(path, until, refusal.reason)
+
+    def has_parts(self, tenant: int) -> bool:
+        """Whether anything limits a lane or a task of it."""
+        return tenant in self.asking and any(lane or task for lane, task in self._terms[tenant].bounds)
+
+    def is_apart(self, path: Path) -> bool:
+        """Whether a limit holds this that does not hold all of its tenant's."""
+        if self._is_held(path):
+            return True
+        return self._is_held(path[:2]) and not all(self._is_held((lane, path[1])) for lane in LANES)
+
+    def _is_held(self, path: tuple[Any, ...]) -> bool:
+        """By a limit, and as such."""
+        return self._queue.is_parked(path) and self._queue.why(path)[0] in (RATE, CAP)
 
     def left(self, request: Request) -> None:
         """A place is free: whoever waits for it asks again."""

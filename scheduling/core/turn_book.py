@@ -5,6 +5,7 @@ Beneath ``FairTurns``, which says whose turn it is. Times are monotonic seconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from math import inf
 from uuid import UUID
@@ -17,7 +18,7 @@ from fairness.core.standing import TenantStanding
 from scheduling.core.clock import Clock
 from scheduling.core.fire import Fire, Lane
 from scheduling.core.runs import InFlight, RunSeen
-from scheduling.core.standings import Standings
+from scheduling.core.standings import LEAST, MOST, Standings
 from scheduling.core.tenant_terms import TenantTerms, is_capped
 from scheduling.core.turn import SHARE, FairLimits, Freed, Path, Stage, TenantLane, Turn
 from scheduling.core.turn_gates import Room
@@ -25,6 +26,7 @@ from scheduling.core.turn_gates import Room
 ROUND_TRIP = 0.05  # what the latest counts for in the mean
 FIRST_COST_S = 0.1  # of a fire, while nothing is known
 IN_FLIGHT = frozenset({Stage.GOING, Stage.SENT, Stage.RUNNING})
+IN_HAND = frozenset({Stage.HELD, Stage.ADMITTING})  # and nowhere else: nobody but us settles its number
 
 
 class TurnBook:
@@ -37,6 +39,7 @@ class TurnBook:
         self._turns: dict[UUID, Turn] = {}
         self._in_flight: dict[UUID, Turn] = {}  # whose end is looked for
         self._freed = Freed()
+        self._worthless: list[Fire] = []
         self.standings = Standings()
         self.terms = TenantTerms(self.queue)
         self.rooms = {lane.value: Room() for lane in Lane}
@@ -57,6 +60,25 @@ class TurnBook:
     def is_limited(self) -> bool:
         """Whether any tenant has limits."""
         return bool(self.terms.asking)
+
+    @property
+    def is_short(self) -> bool:
+        """Something waits for nothing but room."""
+        return any(room.waiting and room.left <= 0 for room in self.rooms.values())
+
+    def full(self, now: float) -> frozenset[int]:
+        """Tenants of which more waits here than they are served in about a second. What a limit of its own holds, of a
+        lane or a task, stands in the way of nothing else of its tenant: it counts once it is MOST.
+        """
+        full = self.standings.full(now)
+        return frozenset(tenant for tenant in full if not self.terms.has_parts(tenant) or self._is_filled(tenant, now))
+
+    def _is_filled(self, tenant: int, now: float) -> bool:
+        standings = [self.standings.of((lane, tenant), now) for lane in self.rooms]
+        paths = Counter(turn.path for standing in standings for turn in standing.waiting.values())
+        free = sum(count for path, count in paths.items() if not self.terms.is_apart(path))
+        served = sum(standing.served_in_a_second(now) for standing in standings)
+        return paths.total() >= MOST or free >= max(LEAST, served)
 
     def is_ready(self, lane: str) -> bool:
         """Whether something of it could go, were there room."""
@@ -97,7 +119,7 @@ class TurnBook:
             return
         turn.stage = Stage.SENT
         self.round_trip_s += ROUND_TRIP * (now - turn.granted_at - self.round_trip_s)
-        is_seen = fire.work.task in self.terms.guarded
+        is_seen = self.limits.follows_all or fire.work.task in self.terms.guarded
         if not is_seen or not (
             self.rooms[turn.path[0]].limit is not None or (turn.request and is_capped(turn.request))
         ):
@@ -122,6 +144,8 @@ class TurnBook:
             turn = self._turns.get(run.fire_id)
             if turn is None or turn.fire.fence != run.fence or run.fire_id not in self._in_flight:
                 continue
+            if turn.stage is Stage.ADMITTING:
+                continue  # it is to be sent again, under a number that has to be settled first
             if run.is_running:
                 turn.stage = Stage.RUNNING
                 if turn.ticket is not None:
@@ -151,6 +175,17 @@ class TurnBook:
             self.standings.of(turn.tenant_lane, now).in_flight += 1
 
     # -- ends --------------------------------------------------------------------------------------------------
+
+    def _replace(self, turn: Turn, now: float) -> None:
+        """It is over, under the number that we know: its fire waits, or is claimed, under another."""
+        if turn.stage in IN_HAND:
+            self._worthless.append(turn.fire)
+        self._end(turn, now)
+
+    def worthless(self) -> list[Fire]:
+        """Fires that were in our hands and go no further: nothing is claimed under their numbers."""
+        worthless, self._worthless = self._worthless, []
+        return worthless
 
     def _end(self, turn: Turn, now: float, *, ran_s: float | None = None, unspent: bool = False) -> None:
         """It is over, or is no business of ours any more."""
@@ -194,12 +229,13 @@ class TurnBook:
         return freed
 
     def drop(self, shards: Collection[int], now: float) -> None:
-        """These are no longer ours. What is in flight keeps its place under limits: it is its next owner's to free."""
+        """These are no longer ours. What is in flight, or may be, keeps its place under limits: it is its next owner's
+        to free, and has its permit if it is asked for again.
+        """
         self.leave(shards, now)
         for turn in [turn for turn in self._turns.values() if turn.shard in shards]:
-            if turn.stage is not Stage.GOING:
-                turn.is_admitted = False
-            self._end(turn, now, unspent=True)
+            turn.is_admitted = False
+            self._end(turn, now)
 
     def leave(self, shards: Collection[int], now: float) -> None:
         """Nothing of these begins any more."""
