@@ -377,17 +377,6 @@ def test_a_shard_that_is_lost_frees_its_places() -> None:
     assert len(desk.turns) == 2
 
 
-def test_of_a_lost_shard_what_was_admitted_and_did_not_go_gives_back_and_what_runs_does_not() -> None:
-    desk = FairDesk(terms(1, bound=Bound(max_in_flight=9)))
-    fires = desk.due(2)
-    admit = one(Admit, desk.run(0.01))
-    desk.engine.admitted(admit, [None, None])
-    desk.confirm(fires[:1])
-    desk.engine.drop({1})
-    let_go = one(LetGo, desk.run(0.01))
-    assert ([fire for fire, _ in let_go.asked], let_go.unspent) == (fires[1:], True)
-
-
 def test_an_answer_for_a_shard_that_was_lost_meanwhile_gives_back() -> None:
     desk = FairDesk(terms(1, bound=CAPPED))
     fires = desk.due(1)
