@@ -93,6 +93,9 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark(
         "redrive", "benchmarks.redrive", "--letters 100000 --rate 500 --redrive-per-s 300 --seconds 20", limit_s=900
     ),
+    Benchmark(
+        "fire_path_limited", "benchmarks.fire_path", "--rate 15000 --every 4 --limited 20 --warm-up 15 --seconds 20"
+    ),
     Benchmark("fair_shares", "benchmarks.fair_shares", "shares --seconds 60"),
     Benchmark("fair_shares_four_nodes", "benchmarks.fair_shares", "shares --tenants 8 --nodes 4 --seconds 60"),
     Benchmark("fair_light_tenant", "benchmarks.fair_shares", "light --seconds 60"),
