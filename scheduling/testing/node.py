@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from scheduling.conf import SchedulingSettings
 from scheduling.coordination.single import SingleNode
+from scheduling.core.effects import ReadDue, ReadWaiting
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.fire import Outcome
 from scheduling.node.hooks import Hooks, News
@@ -30,6 +31,7 @@ from scheduling.testing.joined import JoinedStore, joins
 NAME = "scheduling.testing"
 TICK_S = 0.001  # of the wheel: what is due now comes out of it one later
 QUIET_S = 0.1  # nothing to do for so long: whatever comes later comes with the clock
+LOOKS = (ReadDue, ReadWaiting)  # which are repeated as what comes next draws near; the clock stands, and it never does
 
 
 class PlayedNode:
@@ -95,18 +97,21 @@ class PlayedNode:
         self._hooks.fired([outcome.fire for outcome in outcomes])
 
     def _serve(self) -> bool:
-        """Carry out what was ordered, and tell the engine; False if there was nothing."""
+        """Carry out what was ordered, and tell the engine; False if there was nothing, and nothing was found."""
         has_worked = False
         while True:
             if self._orders:
-                self._storekeeper.serve(self._orders.popleft())
+                order = self._orders.popleft()
+                self._storekeeper.serve(order)
                 self._session.tell()
+                has_worked |= not isinstance(order, LOOKS)
             elif not (events := list(self._inbox.take(0))):
                 return has_worked
             else:
                 for event in events:
-                    self._steering.carry_out(event() or ())
-            has_worked = True
+                    effects = event() or ()
+                    self._steering.carry_out(effects)
+                    has_worked |= bool(effects)
 
 
 class _Hooks(Hooks):
