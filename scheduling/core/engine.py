@@ -267,6 +267,8 @@ class Engine(EngineShares):
                 if full and self._sharing is not None:
                     self._sharing.holds.begin(full, half, now, self._clock.now())
         if self._waiting.begin(now, takes_more=takes_more):
+            if self._sharing is not None:
+                full -= self._sharing.only_full(now)
             effects.append(ReadWaiting(shards, self._clock.now(), self._batch(), full))
         effects += self._upkeep.begin(shards, now)
         return effects

@@ -58,6 +58,7 @@ CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
 AGAIN_S = 0.5  # after a read that failed
 LEAST, MOST = 250, 1_000_000  # fires in one read
+PRECEDENCE = 2  # times as much of a tenant may wait here until what waits in the store is left out, too
 
 
 class Sharing:
@@ -220,6 +221,12 @@ class Sharing:
         if self._full_at + FULL_S <= now:
             self._full_at, self._full = now, self.turns.full(now)
         return before, self._full
+
+    def only_full(self, now: float) -> frozenset[int]:
+        """Of which what waits in the store is looked for all the same. That has precedence: new jobs of a flood would
+        keep its tenant full, and what waits for a retry for ever where it is.
+        """
+        return self._full - self.turns.full(now, PRECEDENCE)
 
     @property
     def batch(self) -> int:

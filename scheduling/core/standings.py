@@ -162,8 +162,8 @@ class Standings:
         for key in [key for key, standing in self._by_lane.items() if standing.is_idle(now)]:
             del self._by_lane[key]
 
-    def full(self, now: float) -> frozenset[int]:
-        """The tenants of which more waits here than they are served in about a second."""
+    def full(self, now: float, times: int = 1) -> frozenset[int]:
+        """The tenants of which more waits here than they are served in about a second; or so many times as much."""
         waiting: dict[int, list[int]] = {}
         for (_, tenant), standing in self._by_lane.items():
             if standing.waiting:
@@ -171,5 +171,5 @@ class Standings:
                 sums[0] += len(standing.waiting)
                 sums[1] += standing.served_in_a_second(now)
         return frozenset(
-            tenant for tenant, (heads, served) in waiting.items() if heads >= min(max(LEAST, served), MOST)
+            tenant for tenant, (heads, served) in waiting.items() if heads >= times * min(max(LEAST, served), MOST)
         )

@@ -66,19 +66,21 @@ class TurnBook:
         """Something waits for nothing but room."""
         return any(room.waiting and room.left <= 0 for room in self.rooms.values())
 
-    def full(self, now: float) -> frozenset[int]:
-        """Tenants of which more waits here than they are served in about a second. What a limit of its own holds, of a
-        lane or a task, stands in the way of nothing else of its tenant: it counts once it is MOST.
+    def full(self, now: float, times: int = 1) -> frozenset[int]:
+        """Tenants of which more waits here than they are served in about a second; or so many times as much. What a
+        limit of its own holds, of a lane or a task, stands in the way of nothing else of its tenant: it counts once it
+        is MOST.
         """
-        full = self.standings.full(now)
-        return frozenset(tenant for tenant in full if not self.terms.has_parts(tenant) or self._is_filled(tenant, now))
+        full = self.standings.full(now, times)
+        parts = [tenant for tenant in full if self.terms.has_parts(tenant)]
+        return full.difference(tenant for tenant in parts if not self._is_filled(tenant, now, times))
 
-    def _is_filled(self, tenant: int, now: float) -> bool:
+    def _is_filled(self, tenant: int, now: float, times: int) -> bool:
         standings = [self.standings.of((lane, tenant), now) for lane in self.rooms]
         paths = Counter(turn.path for standing in standings for turn in standing.waiting.values())
         free = sum(count for path, count in paths.items() if not self.terms.is_apart(path))
         served = sum(standing.served_in_a_second(now) for standing in standings)
-        return paths.total() >= MOST or free >= max(LEAST, served)
+        return paths.total() >= times * MOST or free >= times * max(LEAST, served)
 
     def is_ready(self, lane: str) -> bool:
         """Whether something of it could go, were there room."""

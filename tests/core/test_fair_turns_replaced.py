@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fairness.core.admission import CAP, Refusal
 from fairness.core.terms import Bound
-from scheduling.core.effects import Admit, LetGo, LookAtRuns, ReadDue, SendAgain
+from scheduling.core.effects import Admit, LetGo, LookAtRuns, ReadDue, ReadWaiting, SendAgain
 from scheduling.core.fire import Fire
 from scheduling.core.turn import FairLimits
+from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import of, one, published
@@ -149,6 +152,18 @@ def test_a_limit_of_one_task_does_not_make_its_tenant_full() -> None:
     desk.due(20)
     refuse(desk, (1, "", TASK))
     assert next_read(desk).full == frozenset()
+
+
+@pytest.mark.parametrize(("heads", "is_overfull"), [(5, False), (60, True)])
+def test_what_waits_in_the_store_is_still_read_where_new_jobs_are_left(heads: int, is_overfull: bool) -> None:
+    """Else the jobs of a flood would keep its own retries out."""
+    desk = FairDesk(terms(1, bound=CAPPED))
+    desk.due(heads)
+    refuse(desk, (1, "", ""))
+    assert next_read(desk).full == {1}
+    desk.engine.waiting_read(Waiting([]))
+    desk.engine.look_now()
+    assert one(ReadWaiting, desk.effects_until(ReadWaiting)).full == ({1} if is_overfull else set())
 
 
 def test_a_limit_of_one_lane_does_not_make_its_tenant_full_and_one_of_all_does() -> None:
