@@ -89,10 +89,11 @@ class Holds:
             return []
         old = [key for key, at in islice(self._begun.items(), AT_ONCE) if at <= now - WRITE_S]
         begun = {key: self.since[key] for key in old if key[1] in epochs}
-        ended = [key for key in islice(self._ended, AT_ONCE) if key[1] in epochs]
+        over = list(islice(self._ended, AT_ONCE))
+        ended = [key for key in over if key[1] in epochs]
         for key in old:
             del self._begun[key]
-        self._ended.difference_update(ended)
+        self._ended.difference_update(over)  # of a shard that is gone it is its next owner's to end
         if not (begun or ended):
             return []
         shards = {shard for _, shard in (*begun, *ended)}

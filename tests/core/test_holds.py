@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from scheduling.core.due import Due
 from scheduling.core.effects import Hold, ReadDue
 from scheduling.core.fire import MisfirePolicy
@@ -92,6 +94,16 @@ def test_of_a_shard_that_is_gone_nothing_is_written() -> None:
     holds.claimed(SHARDS)
     (written,) = holds.write(2.0, EPOCHS)
     assert written.ended == [(7, 3)]
+
+
+def test_what_could_not_be_written_of_a_shard_that_is_gone_wakes_nobody() -> None:
+    holds = Holds()
+    holds.begin({7}, SHARDS, 0.0, NOON)
+    (failed,) = holds.write(1.0, EPOCHS)
+    holds.drop(SHARDS)
+    holds.not_written(failed, 1.0)
+    holds.write(2.0, {})
+    assert holds.next_at() == inf
 
 
 def test_what_another_owner_wrote_is_known_and_ended() -> None:
