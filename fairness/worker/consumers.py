@@ -203,6 +203,9 @@ class Consumers:
         if queue in self._declined:
             self._declined.discard(queue)
             log.info("%s is consumed again", queue)
+        elif self._plan.lane(queue) is not None:  # Celery would declare it otherwise than we do, and end by the refusal
+            if queue not in self._consumed:
+                log.warning("%s is not consumed: tenants' queues are, by themselves, once they are in use", queue)
         elif queue not in self._consumed:
             self._add_task_queue(queue, *args, **options)
 

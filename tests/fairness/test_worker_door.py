@@ -85,15 +85,22 @@ def send(channel: Any, plan: QueuePlan) -> Send:
 
 
 class Control:
-    """Celery's remote control of the one worker."""
+    """Celery's remote control of the one worker, and of no other at the same broker."""
 
     def __init__(self, url: str, name: str) -> None:
         self._app: Celery[Any] = Celery("tests", broker=url, set_as_current=False)
-        self.tell = self._app.control
-        self._name = name
+        self._of_it = {"pattern": f"{name}@*", "matcher": "glob"}
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        getattr(self._app.control, what)(*arguments, **self._of_it)
+
+    def restart_pool(self) -> None:
+        self._app.control.broadcast(
+            "pool_restart", arguments={"reload": False}, reply=True, timeout=5, limit=1, **self._of_it
+        )
 
     def ask(self, what: str) -> Any:
-        inspect = self._app.control.inspect(timeout=5.0, limit=1, pattern=f"{self._name}@*")
+        inspect = self._app.control.inspect(timeout=5.0, limit=1, **self._of_it)
         answers = eventually(getattr(inspect, what))
         return next(iter(answers.values()))
 
@@ -121,8 +128,8 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
     assert control.ask("stats")["fair_door"] == {"slots": 1, "running": 1, "waiting": 3}
     eventually(lambda: WorkerReport.objects.filter(slots=1, busy=1, waiting=3, is_leaving=False).exists())
 
-    control.tell.revoke("second")
-    control.tell.pool_grow(1)
+    control.tell("revoke", "second")
+    control.tell("pool_grow", 1)
     worker.wait_for_line("Discarding revoked task: tests.worker.hold[second]")
     worker.wait_for_line("[third] succeeded")
     worker.wait_for_line("[fourth] succeeded")
@@ -132,14 +139,16 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
     worker.wait_for_line("Hard time limit (1s) exceeded for tests.worker.hold[too long]")
 
     cancelled = plan.queue_name("acme", "bulk")
-    control.tell.cancel_consumer(cancelled)
+    control.tell("cancel_consumer", cancelled)
     eventually(lambda: cancelled not in {queue["name"] for queue in control.ask("active_queues")})
     send("fifth", now, slug="acme")
-    control.tell.add_consumer(cancelled)
+    control.tell("add_consumer", plan.queue_name("nobody", "bulk"))
+    control.tell("add_consumer", cancelled)
     worker.wait_for_line("[fifth] succeeded")
+    worker.wait_for_line(f"{plan.queue_name('nobody', 'bulk')} is not consumed")
 
-    control.tell.broadcast("pool_restart", arguments={"reload": False}, reply=True, timeout=5, limit=1)
-    control.tell.rate_limit(TASK, "1/m")
+    control.restart_pool()
+    control.tell("rate_limit", TASK, "1/m")
     send("sixth", now, slug="acme")
     worker.wait_for_line("[sixth] succeeded")
     send("seventh", now, slug="acme")
