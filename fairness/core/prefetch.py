@@ -3,7 +3,7 @@
 ::
 
     DELIVERED, n ahead ──── its tasks take over 100 ms, and one came ────> ASKED, one for a free slot
-        ^  n: twice the slots, shared by weight                              │
+        ^  n: two to four times the slots, shared by weight                  │
         └──── they take under half of that, or it has been empty for 10 s ───┘
 
 What is delivered to one worker no other can run, so of long tasks nothing is delivered: each would wait behind another
@@ -11,8 +11,9 @@ one while a slot elsewhere is free. Short ones are delivered ahead, or slots wou
 each. The threshold is also fifty round trips, where these are long. A queue that is empty costs a question each quarter
 of a second; after ten seconds it is delivered again, one message ahead, and the first one that comes ends that.
 
-Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. A number
-that has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue is
+Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. Of tasks
+that take less than 20 ms more is ahead, up to four times the slots: what waits for a slot takes it 20 ms. A number that
+has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue is
 consumed anew: by a quarter at least, and once a minute; at once only if it grows, slots stand idle, and the queue's
 tasks are known to be short.
 
@@ -27,6 +28,9 @@ from dataclasses import dataclass
 LONG_S = 0.1
 ROUND_TRIPS = 50  # a task that takes as many is long at least: a fiftieth of its slot's time is the answer's way
 SHORT = 0.5  # of what is long
+AHEAD_S = 0.02  # of work that may wait for each slot, if that is more than one task
+MIN_S = 1e-6
+MOST = 4  # messages for each slot, what runs included
 PART = 0.25  # of a slot
 LATEST = 0.2  # what the latest task counts for in the mean of its queue
 LATELY_S = 10.0
@@ -122,7 +126,7 @@ class Inflows:
         total = sum(self._queues[name].weight for name in active)
         changed = []
         for name, queue in self._queues.items():
-            share = _ahead(slots * queue.weight / total) if name in active else 1
+            share = _ahead(slots * queue.weight / total, queue.mean_s) if name in active else 1
             is_known = queue.ahead is not None and queue.mean_s is not None
             is_short = is_known and queue.most >= (queue.ahead or 0) and has_idle_slots
             queue.most = queue.here
@@ -157,8 +161,9 @@ class Inflows:
         return ASKED if has_come else 1
 
 
-def _ahead(share: float) -> int:
+def _ahead(share: float, mean_s: float | None) -> int:
     """For so many slots. What runs counts, so one that is to have a good part of a slot has two: else none of its
     messages were here at the moment at which its last one ends.
     """
-    return max(2 if share > PART else 1, round(2 * share))
+    each = 2.0 if mean_s is None else min(max(1.0 + AHEAD_S / max(mean_s, MIN_S), 2.0), MOST)
+    return max(2 if share > PART else 1, round(each * share))

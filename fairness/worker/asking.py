@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import kombu
 from amqp import spec
-from amqp.exceptions import ChannelError
+from amqp.exceptions import ChannelError, RecoverableConnectionError, error_for_code
 from celery.utils.log import get_logger
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class Asking(Generic[T]):
         self._channel: Any = None
         self._receiver: Any = None
         self._pending: deque[tuple[T, float]] = deque()
+        self._is_opening = False
         self.round_trip_s = 0.0
 
     def connected(self) -> None:
@@ -43,21 +44,27 @@ class Asking(Generic[T]):
         self._pending.clear()
 
     def open(self) -> None:
-        """Raises what the connection does."""
+        """Raises what the connection does, and RecoverableConnectionError while there is none."""
         if self._channel is not None:
             return
-        channel = self._c.connection.channel()
+        if self._c.connection is None or self._is_opening:
+            raise RecoverableConnectionError("there is no channel yet")
+        self._is_opening = True
+        try:
+            channel = self._c.connection.channel()  # which handles what else comes until it is open
+        finally:
+            self._is_opening = False
         callbacks = channel._callbacks
-        close = callbacks[spec.Channel.Close]
         callbacks[spec.Basic.GetOk] = self._on_get_ok
         callbacks[spec.Basic.GetEmpty] = self._on_get_empty
-        callbacks[spec.Channel.Close] = lambda *reason: self._on_close(close, *reason)
+        callbacks[spec.Channel.Close] = self._on_close
         self._channel = channel
         self._receiver = kombu.Consumer(channel, accept=self._c.task_consumer.accept, queues=[])
 
     def ask(self, ticket: T, queue: str) -> None:
         """Send the question. A connection that breaks ends all tickets: Celery notices that itself."""
         try:
+            self.open()
             self._channel.send_method(spec.Basic.Get, "Bsb", (0, queue, False))
         except self._c.connection_errors as error:
             log.debug("the broker cannot be asked for a message of %s: %s", queue, error)
@@ -71,8 +78,12 @@ class Asking(Generic[T]):
         receiver, task_consumer = self._receiver, self._c.task_consumer
         if task_consumer is None:  # the worker has ended; the message goes back with its connection
             return
-        receiver.on_message, receiver.on_decode_error = task_consumer.on_message, task_consumer.on_decode_error
-        self._on_message(ticket, raw)
+
+        def on_message(message: Any) -> Any:
+            self._on_message(ticket, message)
+            return task_consumer.on_message(message)
+
+        receiver.on_message, receiver.on_decode_error = on_message, task_consumer.on_decode_error
         try:
             receiver._receive_callback(raw)
         finally:
@@ -88,12 +99,19 @@ class Asking(Generic[T]):
         self.round_trip_s += (LATEST if self.round_trip_s else 1.0) * (took_s - self.round_trip_s)
         return ticket
 
-    def _on_close(self, close: Callable[..., None], *reason: Any) -> None:
-        """The broker refuses a question, and with it all that are asked; what was taken before is delivered again."""
-        try:
-            close(*reason)  # which answers it, and opens the channel anew
-        except ChannelError as error:
-            log.warning("the broker refuses to be asked for a message: %s", error)
+    def _on_close(self, code: int, text: str, class_id: int, method_id: int) -> None:
+        """The broker refuses a question, and with it all that are asked; what was taken before is delivered again.
+
+        The channel is given up, and not opened anew: it would count its messages from one again, and who runs one of
+        before would in the end acknowledge another one.
+        """
+        log.warning(
+            "the broker refuses to be asked for a message: %s",
+            error_for_code(code, text, (class_id, method_id), ChannelError),
+        )
+        channel, self._channel = self._channel, None
+        channel.send_method(spec.Channel.CloseOk)
+        channel.collect()
         pending, self._pending = self._pending, deque()
         for ticket, _ in pending:
             self._on_end(ticket, True)

@@ -47,6 +47,7 @@ class PoolDoor:
         self._met: dict[str, None] = {}  # tenants, the latest last
         self._asking: Asking[Ticket[Errand[Any]]] = Asking(c, on_message=self._coming, on_end=self._answered)
         self._arriving: tuple[Ticket[Errand[Any]], Any] | None = None
+        self._aside: dict[str, list[Any]] = {}  # queue → messages asked for that wait for their time, not for a turn
         self._is_inline = handing.is_inline
         self._is_due = self._is_open = False
         self._pumping: set[int] = set()  # threads
@@ -63,6 +64,7 @@ class PoolDoor:
         self._wake_at = inf
         with self._lock:
             self._door.resize(self._c.pool.num_processes or 1, monotonic())
+            self._aside.clear()
             self._is_open = True
 
     def disconnected(self) -> None:
@@ -136,6 +138,8 @@ class PoolDoor:
 
     def offer(self, request: Any) -> None:
         """In the place of `on_task_request`."""
+        if not self._is_open:
+            return  # it came while its connection was being given up, and goes back with that
         message = request.message
         source = self._sources.of(message)
         tenant = self._sources.tenant(message, source)
@@ -146,6 +150,8 @@ class PoolDoor:
             if tenant:
                 self._meet(tenant)
             asked = self._taken(message)
+            if (aside := self._aside.get(source.queue)) and message in aside:
+                aside.remove(message)
             if asked is None:
                 self._door.offer(request, path, source.queue)
             else:
@@ -159,6 +165,8 @@ class PoolDoor:
 
     def pump(self) -> None:
         """Let go whoever may. Within itself it does nothing: whoever is in it goes on."""
+        if self._door.free <= 0 and not self._is_inline:
+            return  # whoever frees a slot calls this, too
         me = threading.get_ident()
         if me in self._pumping:
             return
@@ -237,30 +245,43 @@ class PoolDoor:
     def _ask(self, ticket: Ticket[Errand[Any]]) -> None:
         with self._lock:
             is_asked = self._door.is_asked(ticket)  # not if the connection was lost since
+            if is_asked and self._has_enough_aside(ticket.item.queue):
+                self._door.vain(ticket, monotonic())
+                is_asked = False
         if is_asked:
             self._asking.ask(ticket, ticket.item.queue)
+
+    def _has_enough_aside(self, queue: str) -> bool:
+        """A rate limit, or an ETA, holds as many of its messages as there are slots: no prefetch bounds these here."""
+        aside = [message for message in self._aside.pop(queue, ()) if not message.acknowledged]
+        if aside:
+            self._aside[queue] = aside
+        return len(aside) >= self._door.slots
 
     def _taken(self, message: Any) -> Ticket[Errand[Any]] | None:
         """The ask that brought this message. Another one may come in between: one that a rate limit held up."""
         if self._arriving is None:
             return None
-        ticket, raw = self._arriving
-        if raw.delivery_tag != message.delivery_tag or raw.channel is not message.channel:
+        ticket, arriving = self._arriving
+        if arriving is not message:
             return None
         self._arriving = None
         return ticket
 
-    def _coming(self, ticket: Ticket[Errand[Any]], raw: Any) -> None:
-        self._arriving = (ticket, raw)
+    def _coming(self, ticket: Ticket[Errand[Any]], message: Any) -> None:
+        self._arriving = (ticket, message)
 
     def _answered(self, ticket: Ticket[Errand[Any]], is_empty: bool) -> None:
         """Its message runs, or none does."""
         now = monotonic()
+        queue = ticket.item.queue
         with self._lock:
-            is_taken = not is_empty and self._arriving is None
-            self._arriving = None
+            arriving, self._arriving = self._arriving, None
+            is_taken = not is_empty and arriving is None
             if is_empty:
-                self._inflows.empty(ticket.item.queue, now)
+                self._inflows.empty(queue, now)
+            elif arriving is not None and not arriving[1].acknowledged:
+                self._aside.setdefault(queue, []).append(arriving[1])
             if not is_taken:
                 self._door.vain(ticket, now, is_empty=is_empty)
         self.pump()

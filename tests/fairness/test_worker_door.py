@@ -22,7 +22,7 @@ from tests.queues_in_use import LANES, use
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
 
 TASK = "tests.worker.hold"
-SLUGS = ("default", "acme")
+SLUGS = ("default", "acme", "abc")
 
 Send = Callable[..., None]
 Start = Callable[..., Spawned]
@@ -99,6 +99,10 @@ class Control:
             "pool_restart", arguments={"reload": False}, reply=True, timeout=5, limit=1, **self._of_it
         )
 
+    def limit_rate(self, rate: str) -> None:
+        """Of the task; returns when it is done."""
+        self._app.control.rate_limit(TASK, rate, reply=True, timeout=5, limit=1, **self._of_it)
+
     def ask(self, what: str) -> Any:
         inspect = self._app.control.inspect(timeout=5.0, limit=1, **self._of_it)
         answers = eventually(getattr(inspect, what))
@@ -113,21 +117,37 @@ def control(rabbitmq_url: str, unique: str) -> Control:
     return Control(rabbitmq_url, unique)
 
 
-def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, control, plan, tmp_path):
-    worker = start("prefork", 1)
-    never, now = tmp_path / "release", tmp_path / "now"
+def test_celerys_own_features_go_on_working_beside_the_door(start, send, control, plan, rabbitmq_url, tmp_path):
+    """One worker, since to start one takes longest."""
+    proxy = Proxy(("127.0.0.1", 5672))
+    worker = start("prefork", 1, proxy.through(rabbitmq_url))
+    release, never, now = tmp_path / "release", tmp_path / "never", tmp_path / "now"
     now.touch()
+
+    # a lost connection: what waited is delivered again, what ran ends in its own time, and no slot is lost
+    send("runs", release, slug="abc")
+    worker.wait_for_line("[runs] received")
+    send("waits", release, slug="abc", lane="transactional")
+    worker.wait_for_line("[waits] received")
+    proxy.cut()
+    worker.wait_for_line("Connection to broker lost")
+    eventually(lambda: worker.output.count("[waits] received") == 2)
+    release.touch()
+    worker.wait_for_line("[waits] succeeded")
+    eventually(lambda: worker.output.count("[runs] succeeded") == 2)  # it was not acknowledged
+    eventually(lambda: control.ask("stats")["fair_door"] == {"slots": 1, "running": 0, "waiting": 0})
+
+    # inspect, revoke, pool_grow; the first task runs from now on all the time
     send("first", never)
     worker.wait_for_line("[first] received")
+
     send("second", now, slug="acme")
     send("third", now, lane="transactional")
     send("fourth", now, slug="acme", lane="transactional")
-
     eventually(lambda: control.ids("reserved") == {"second", "third", "fourth"})
     assert control.ids("active") == {"first"}
     assert control.ask("stats")["fair_door"] == {"slots": 1, "running": 1, "waiting": 3}
     eventually(lambda: WorkerReport.objects.filter(slots=1, busy=1, waiting=3, is_leaving=False).exists())
-
     control.tell("revoke", "second")
     control.tell("pool_grow", 1)
     worker.wait_for_line("Discarding revoked task: tests.worker.hold[second]")
@@ -135,9 +155,11 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
     worker.wait_for_line("[fourth] succeeded")
     assert control.ids("active") == {"first"}
 
-    send("too long", tmp_path / "no such", slug="acme", timelimit=[1, None])
-    worker.wait_for_line("Hard time limit (1s) exceeded for tests.worker.hold[too long]")
+    # a limit of time, which kills the child
+    send("too long", tmp_path / "no such", slug="acme", timelimit=[0.2, None])
+    worker.wait_for_line("Hard time limit (0.2s) exceeded for tests.worker.hold[too long]")
 
+    # cancel_consumer, add_consumer
     cancelled = plan.queue_name("acme", "bulk")
     control.tell("cancel_consumer", cancelled)
     eventually(lambda: cancelled not in {queue["name"] for queue in control.ask("active_queues")})
@@ -147,13 +169,14 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
     worker.wait_for_line("[fifth] succeeded")
     worker.wait_for_line(f"{plan.queue_name('nobody', 'bulk')} is not consumed")
 
+    # pool_restart, rate_limit
     control.restart_pool()
-    control.tell("rate_limit", TASK, "1/m")
+    control.limit_rate("1/m")
     send("sixth", now, slug="acme")
     worker.wait_for_line("[sixth] succeeded")
     send("seventh", now, slug="acme")
     worker.wait_for_line("[seventh] received")
-    assert control.ask("stats")["fair_door"]["running"] == 1
+    eventually(lambda: control.ask("stats")["fair_door"]["running"] == 1)
 
     worker.send_signal(signal.SIGTERM)
     eventually(lambda: WorkerReport.objects.filter(slots=1, busy=1, is_leaving=True).exists())
@@ -161,12 +184,15 @@ def test_celerys_remote_control_goes_on_working_beside_the_door(start, send, con
     assert worker.wait() == 0
     assert "[first] succeeded" in worker.output
     assert "[seventh] succeeded" not in worker.output
-    assert not WorkerReport.objects.exists()
+    assert WorkerReport.objects.get().is_leaving  # it stays: nodes know by it how many slots there were
 
 
 def test_of_long_tasks_a_worker_takes_no_more_than_it_has_slots(start, send, control, channel, plan, tmp_path):
     worker = start("threads", 2)
     queue, release = plan.queue_name("default", "bulk"), tmp_path / "release"
+
+    def ready(name: str) -> int:
+        return int(channel.queue_declare(name, passive=True).message_count)
 
     for number in range(6):
         send(f"long-{number}", release)
@@ -174,7 +200,7 @@ def test_of_long_tasks_a_worker_takes_no_more_than_it_has_slots(start, send, con
     worker.wait_for_line(f"asking {queue} for each message")
     eventually(lambda: len(control.ids("active")) == 2)
     assert control.ids("reserved") == set()
-    assert channel.queue_declare(queue, passive=True).message_count == 4
+    assert ready(queue) == 4
 
     release.touch()
     for number in range(6):
@@ -182,23 +208,13 @@ def test_of_long_tasks_a_worker_takes_no_more_than_it_has_slots(start, send, con
     # Not before: a quorum queue counts whoever took a message as a consumer until that is acknowledged.
     eventually(lambda: channel.queue_declare(queue, passive=True).consumer_count == 0)
 
-
-def test_a_lost_connection_costs_no_slot(start, send, control, rabbitmq_url, tmp_path):
-    """What waited is delivered again, and what ran ends in its own time."""
-    proxy = Proxy(("127.0.0.1", 5672))
-    worker = start("prefork", 1, proxy.through(rabbitmq_url))
-    release = tmp_path / "release"
-    send("runs", release)
-    send("waits", release, slug="acme")
-    worker.wait_for_line("[runs] received")
-    worker.wait_for_line("[waits] received")
-
-    proxy.cut()
-    worker.wait_for_line("Connection to broker lost")
-    eventually(lambda: worker.output.count("default.transactional.v1, prefetch") == 2)
-    release.touch()
-
-    worker.wait_for_line("[waits] succeeded")
-    send("new", release)
-    worker.wait_for_line("[new] succeeded")
-    eventually(lambda: control.ask("stats")["fair_door"] == {"slots": 1, "running": 0, "waiting": 0})
+    # What a rate limit holds has no slot, and no prefetch bounds it: of that, too, there is no more.
+    limited = plan.queue_name("acme", "bulk")
+    control.limit_rate("1/h")
+    for number in range(8):
+        send(f"limited-{number}", tmp_path / "never", slug="acme")
+    eventually(lambda: ready(limited) == 5)
+    before = WorkerReport.objects.get().seen_at
+    eventually(lambda: WorkerReport.objects.get().seen_at > before)
+    assert ready(limited) == 5
+    assert control.ids("active") == {"limited-0"}

@@ -18,7 +18,7 @@ def apply(flows: Inflows, now: float, *, idle: bool = False) -> dict[str, int]:
     return changes
 
 
-def busy(flows: Inflows, queues: Iterable[str], now: float, *, took_s: float = 0.01, here: int = 1) -> None:
+def busy(flows: Inflows, queues: Iterable[str], now: float, *, took_s: float = 0.02, here: int = 1) -> None:
     """So many messages of each come, and one ends."""
     for queue in queues:
         for _ in range(here):
@@ -46,6 +46,13 @@ def test_the_only_one_that_is_busy_has_it_all(flows):
     assert apply(flows, 1.0, idle=True) == {"one": 2 * SLOTS}
 
 
+@pytest.mark.parametrize(("took_s", "ahead"), [(0.05, 8), (0.02, 8), (0.01, 12), (0.001, 16), (0.0, 16)])
+def test_the_shorter_tasks_are_the_more_are_ahead_up_to_four_for_each_slot(flows, took_s, ahead):
+    busy(flows, ["one"], 1.0, took_s=took_s)
+
+    assert apply(flows, 1.0, idle=True) == {"one": ahead}
+
+
 def test_a_crowd_has_one_each_at_least():
     flows = Inflows()
     flows.set_queues({f"q{n}": 1.0 for n in range(100)} | {"heavy": 1000.0})
@@ -69,7 +76,7 @@ def test_nothing_grows_before_its_tasks_are_known_to_be_short(flows):
     flows.came("one", 1.0)
     assert apply(flows, 1.0, idle=True) == {}
 
-    flows.went("one", 0.01)
+    flows.went("one", 0.02)
     flows.came("one", 2.0)
     assert apply(flows, 2.0, idle=True) == {"one": 8}
 
