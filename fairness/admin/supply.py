@@ -42,7 +42,7 @@ class WorkerReportAdmin(WrittenByProcesses):
     @admin.display(description="state")
     def state(self, report: WorkerReport) -> str:
         if report.seen_at < timezone.now() - timedelta(seconds=GONE_S):
-            return "gone, or its reports do not arrive"
+            return "has ended" if report.is_leaving else "gone, or its reports do not arrive"
         return "ends" if report.is_leaving else "works"
 
     @admin.display(description="idle")

@@ -16,7 +16,8 @@ their way (Poisson), and is let be.
 Rules
 -----
 - Without any report ever there is no depth: workers that say nothing are not bounded.
-- Reports older than ``STALE_S`` count for nothing; if there is no other, what was known last stays.
+- Reports older than ``STALE_S`` count for nothing; if there is no other, what was known last stays. A node that has
+  known nothing yet begins with the slots of those who reported last: while all workers are down the flood waits, too.
 - A worker that is leaving has no slots. New slots raise D at once, in proportion.
 - D is never below the slots, nor above ``20 × slots + 100``.
 """
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 STALE_S = 5.0
+AT_LAST_S = 60.0  # who reported so shortly before the last that did was there with it
 TICK_S = 0.95  # reports come each second
 IN_A_ROW = 2
 STEP = 1.1
@@ -86,8 +88,11 @@ class Depth:
         ``round_trip_s``: from the end of a request until another runs in its slot, where nothing stands before it.
         ``in_flight``: of all nodes, as far as known; from it follows what stands in the broker.
         """
-        fresh = [report for report in reports if report.age_s <= STALE_S and not report.is_leaving]
+        told = list(reports)
+        fresh = [report for report in told if report.age_s <= STALE_S and not report.is_leaving]
         if not fresh:
+            if told and self._factor is None:
+                self._begin_without(told, round_trip_s)
             return
         self.slots = sum(report.slots for report in fresh)
         self._was_ready = self._was_ready and is_ready
@@ -101,6 +106,12 @@ class Depth:
         else:
             self._put_right(fresh, ran, round_trip_s, in_flight)
         self._was_ready = is_ready
+
+    def _begin_without(self, gone: list[Report], round_trip_s: float) -> None:
+        """Nobody works at the moment."""
+        until_s = AT_LAST_S + min(report.age_s for report in gone)
+        self.slots = sum(report.slots for report in gone if report.age_s <= until_s)
+        self._factor = 1 + round_trip_s / self.mean_s
 
     def _put_right(self, reports: list[Report], ran: int, round_trip_s: float, in_flight: int | None) -> None:
         assert self._factor is not None

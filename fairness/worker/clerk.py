@@ -1,8 +1,8 @@
 """What a worker reads from Postgres, and writes there: which queues are in use, tenants' weights, and its own report.
 
 A thread with a connection of its own, so that a database that is slow, or away, never holds up the worker: what was
-known stays, and is said once. A report is a row that is written each second; a worker that ends says so in it first,
-and takes the row with it.
+known stays, and is said once. A report is a row that is written each second; a worker that ends says so in it, and
+leaves the row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairness.core.terms import TRANSACTIONAL
 
 POLL_S = 0.5
 REPORT_S = 1.0
-GONE = timedelta(hours=1)  # a report that old is of a worker that was killed
+GONE = timedelta(hours=1)  # a report that old is forgotten by the next worker that starts
 ENDS_S = 5.0  # how long it is waited for
 
 log = get_logger(__name__)
@@ -93,18 +93,12 @@ class Reports:
         WorkerReport.objects.bulk_create([report], update_conflicts=True, unique_fields=["name"], update_fields=changed)
 
     def forget_the_gone(self) -> None:
-        """Rows that killed workers left."""
+        """Rows that workers left."""
         from django.db.models.functions import Now
 
         from fairness.models import WorkerReport
 
         WorkerReport.objects.filter(seen_at__lt=Now() - GONE).delete()
-
-    def remove(self) -> None:
-        """Not that of another worker who has taken the name meanwhile."""
-        from fairness.models import WorkerReport
-
-        WorkerReport.objects.filter(name=self._name, started_at=self._started_at).delete()
 
 
 class Clerk:
@@ -160,8 +154,6 @@ class Clerk:
                 self._try(self._report)
             self._woken.wait(POLL_S)
             self._woken.clear()
-        if self._reports is not None:
-            self._try(self._reports.remove)
         connections.close_all()
 
     def _begin(self) -> None:

@@ -154,12 +154,15 @@ def test_workers_and_queues_are_shown_and_not_edited(admin_client: Client):
     now = timezone.now()
     report = {"started_at": now, "interval_s": 1.0, "slots": 8, "busy": 6, "waiting": 2, "ran": 40, "ran_s": 6.0}
     WorkerReport.objects.create(name="w1", seen_at=now, idle_s=2.0, **report)
-    WorkerReport.objects.create(name="w2", seen_at=now - timedelta(minutes=1), idle_s=0.0, **report)
+    for name, is_leaving in (("w2", False), ("w3", True)):
+        gone_at = now - timedelta(minutes=1)
+        WorkerReport.objects.create(name=name, seen_at=gone_at, idle_s=0.0, is_leaving=is_leaving, **report)
     TenantQueue.objects.create(name="fairbeat-shared.0-of-16.bulk.v1", lane="bulk", made_at=now, used_at=now)
     workers = admin_client.get("/admin/fairness/workerreport/").content.decode()
     assert 'field-idle">25%<' in workers
     assert 'field-state">works<' in workers
     assert 'field-state">gone' in workers
+    assert 'field-state">has ended' in workers
     assert 'field-whose">many<' in admin_client.get("/admin/fairness/tenantqueue/").content.decode()
     for model in ("workerreport", "tenantqueue"):
         assert admin_client.get(f"/admin/fairness/{model}/add/").status_code == 403

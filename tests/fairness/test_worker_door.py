@@ -89,7 +89,7 @@ class Control:
 
     def __init__(self, url: str, name: str) -> None:
         self._app: Celery[Any] = Celery("tests", broker=url, set_as_current=False)
-        self._of_it = {"pattern": f"{name}@*", "matcher": "glob"}
+        self._of_it: dict[str, Any] = {"pattern": f"{name}@*", "matcher": "glob"}
 
     def tell(self, what: str, *arguments: Any) -> None:
         getattr(self._app.control, what)(*arguments, **self._of_it)

@@ -33,7 +33,12 @@ def looks() -> Looks:
 
 def test_without_any_report_there_is_no_bound(looks: Looks) -> None:
     assert looks.look() is None
-    assert looks.look(replace(FULL, age_s=6.0)) is None
+
+
+def test_while_all_workers_are_down_it_begins_with_the_slots_of_those_who_were_there_last(looks: Looks) -> None:
+    gone = [replace(FULL, age_s=age_s, is_leaving=True) for age_s in (600.0, 620.0, 7200.0)]
+    assert looks.look(*gone) == looks.look(*gone) == 20 * (1 + 0.05 / 0.1) + 2
+    assert looks.look(FULL, *gone) == 17
 
 
 def test_it_begins_with_the_slots_and_what_is_under_way(looks: Looks) -> None:
