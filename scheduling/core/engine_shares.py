@@ -30,7 +30,7 @@ class EngineShares:
     def set_terms(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> list[Effect]:
         """Of all tenants, as they are now; before they are known nothing goes. ``guarded``: tasks that acquire."""
         if self._sharing is not None:
-            self._sharing.turns.terms.set(terms, guarded)
+            self._sharing.set_terms(terms, guarded)
         return []
 
     def reported(self, reports: Sequence[Report]) -> list[Effect]:

@@ -20,6 +20,7 @@ from fairness.core.depth import Depth, Report
 from fairness.core.exchange import Settled, Told
 from fairness.core.lanes import LaneLoad, Lanes
 from fairness.core.node import UNIT
+from fairness.core.terms import Terms
 from scheduling.core.clock import Clock
 from scheduling.core.dispatch import Dispatch
 from scheduling.core.due import Due, DueJob
@@ -148,6 +149,11 @@ class Sharing:
             self._recovered.pop(shard, None)
 
     # -- what others say ---------------------------------------------------------------------------------------
+
+    def set_terms(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> None:
+        self.turns.terms.set(terms, guarded)
+        if self.turns.count_in():
+            self._keep_at = 0.0  # before anybody else is asked for
 
     def reported(self, reports: Sequence[Report], now: float) -> None:
         """What each worker said last."""

@@ -137,6 +137,16 @@ class TurnBook:
         """Those that are with the workers, or on their way there, and whose end will be seen."""
         return [turn.fire for turn in self._in_flight.values()]
 
+    def count_in(self) -> bool:
+        """Terms have changed: what is in flight has its place under caps that are new. Whether any has."""
+        is_any = False
+        for turn in self._turns.values() if self.is_limited else ():
+            if turn.stage in IN_FLIGHT and self.terms.is_asked_for(turn.path):
+                request = self.terms.request(turn)
+                if is_capped(request) and request != turn.request:
+                    turn.request, turn.is_admitted, is_any = request, True, True
+        return is_any
+
     def kept(self) -> list[tuple[Fire, Request]]:
         """All that have a place under a limit."""
         return [(turn.fire, turn.request) for turn in self._turns.values() if turn.is_admitted and turn.request]

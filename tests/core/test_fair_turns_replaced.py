@@ -6,7 +6,7 @@ import pytest
 
 from fairness.core.admission import CAP, Refusal
 from fairness.core.terms import Bound
-from scheduling.core.effects import Admit, LetGo, LookAtRuns, ReadDue, ReadWaiting, SendAgain
+from scheduling.core.effects import Admit, Keep, LetGo, LookAtRuns, ReadDue, ReadWaiting, SendAgain
 from scheduling.core.fire import Fire
 from scheduling.core.turn import FairLimits
 from scheduling.core.waiting import Waiting
@@ -16,7 +16,7 @@ from tests.engine_desk import of, one, published
 from tests.fair_desk import TASK, FairDesk, terms
 
 DEPTH = 4  # of two slots
-CAPPED = Bound(max_in_flight=9)
+CAPPED, RATED = Bound(max_in_flight=9), Bound(rate_per_s=9.0)
 
 
 def claimed_anew(desk: FairDesk, *fires: Fire) -> list[Fire]:
@@ -87,7 +87,7 @@ def test_what_is_seen_to_run_while_it_is_asked_for_once_more_leaves_no_hole_unde
     desk = FairDesk(slots=2)
     (fire,) = desk.due(1)
     desk.confirm(desk.go())
-    desk.set_terms(terms(1, bound=CAPPED))
+    desk.set_terms(terms(1, bound=RATED))
     copy = sent_again(desk, fire)
     admit = one(Admit, desk.effects_until(Admit))
     desk.end([copy])
@@ -103,7 +103,7 @@ def test_what_is_refused_when_it_is_sent_again_is_looked_at_no_more() -> None:
     desk = FairDesk(slots=2)
     (fire,) = desk.due(1)
     desk.confirm(desk.go())
-    desk.set_terms(terms(1, bound=CAPPED))
+    desk.set_terms(terms(1, bound=RATED))
     sent_again(desk, fire)
     admit = one(Admit, desk.effects_until(Admit))
     desk.engine.admitted(admit, [Refusal(CAP, (1, "", ""))])
@@ -131,6 +131,15 @@ def test_where_every_fire_is_acquired_its_end_is_waited_for_whatever_its_task() 
     assert of(LetGo, desk.run(0.3)) == []
     desk.end(fires)
     assert one(LetGo, desk.run(0.01)).asked
+
+
+def test_what_is_in_flight_counts_under_a_cap_that_is_new() -> None:
+    desk = FairDesk(slots=2)
+    went = desk.due(DEPTH + 1)[:DEPTH]
+    assert desk.go() == went
+    desk.confirm(went)
+    desk.set_terms(terms(1, bound=CAPPED))
+    assert [fire for fire, _ in one(Keep, desk.run(0.01)).asked] == went
 
 
 # -- full ------------------------------------------------------------------------------------------------------------
