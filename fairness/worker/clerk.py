@@ -167,7 +167,9 @@ class Clerk:
     def _report(self) -> None:
         assert self._reports is not None
         assert self._figures is not None
-        self._reports.write(self._figures(), is_leaving=self._is_leaving)
+        figures = self._figures()
+        if figures.slots or not self._is_leaving:  # else its pool has ended: what it had stays told
+            self._reports.write(figures, is_leaving=self._is_leaving)
 
     def _try(self, action: Callable[[], Any]) -> None:
         """The worker goes on with what it knows; the same is tried again soon."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -308,6 +309,16 @@ def test_a_worker_has_one_report_which_it_rewrites(db):
     again = WorkerReport.objects.get()
     assert again.is_leaving
     assert again.seen_at >= first.seen_at
+
+
+def test_a_worker_that_ends_leaves_how_many_slots_it_had(db):
+    given = [FIGURES, replace(FIGURES, slots=0, busy=0)]
+    clerk = Clerk(LANES, tell=lambda _: None, tenants=tuple, figures=lambda: given.pop(0))
+    clerk._reports = Reports("w@host")
+    clerk.leaving()
+    clerk._report()
+    clerk._report()
+    assert WorkerReport.objects.get().slots == 4
 
 
 def test_reports_of_workers_that_are_gone_are_forgotten_after_an_hour(db):
