@@ -119,6 +119,9 @@ CELERY_DB_REUSE_MAX = 1000
 # a channel with a global prefetch that consumes from one (540 NOT_IMPLEMENTED).
 CELERY_WORKER_DETECT_QUORUM_QUEUES = True
 CELERY_WORKER_CONSUMER = "project.worker_consumer:Consumer"
+# A channel that RabbitMQ closes (a message was not acknowledged within its `consumer_timeout`) is to a worker as a lost
+# connection: it connects anew. Else the worker would end by it, with all that it runs.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 if CELERY_BROKER_URL.startswith(("amqp", "pyamqp")):
     CELERY_TASK_DEFAULT_QUEUE_TYPE = "quorum"
     CELERY_TASK_CREATE_MISSING_QUEUE_TYPE = "quorum"

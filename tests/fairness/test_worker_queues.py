@@ -14,6 +14,7 @@ import pytest
 from fairness.queues import QueuePlan
 from tests.processes import Spawned, eventually
 from tests.queues_in_use import use
+from tests.worker import unknown_tag
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
 
@@ -134,3 +135,17 @@ def test_what_a_worker_cannot_execute_goes_to_the_dead_letters_and_the_worker_go
     worker.wait_for_line("tests.worker.ordinary[good] received")
     assert channel.basic_get(dead.queue, no_ack=True) is None
     assert worker.process.poll() is None
+
+
+def test_a_channel_that_the_broker_closes_is_a_lost_connection_and_not_the_workers_end(start, channel, plan):
+    worker = start("-I", "tests.worker.sample_tasks,tests.worker.unknown_tag")
+    queue = plan.queue_name("default", "bulk")
+
+    headers = {"task": "tests.worker.plain", "id": unknown_tag.ID, "fb_tenant": "default"}
+    message = amqp.Message(
+        "[[], {}, null]", content_type="application/json", content_encoding="utf-8", application_headers=headers
+    )
+    channel.basic_publish(message, routing_key=queue)
+
+    worker.wait_for_line("Connection to broker lost")
+    eventually(lambda: worker.output.count(f"[{unknown_tag.ID}] received") == 2)
