@@ -44,7 +44,8 @@ class Executions:
 
 @contextmanager
 def stock_worker(url: str, queue: Queue) -> Iterator[Executions]:
-    app = Celery("stock", broker=url, set_as_current=False)
+    # Without Celery's care for Django: it would close the connections of this process at each task from now on.
+    app = Celery("stock", broker=url, set_as_current=False, fixups=[])
     app.conf.update(
         task_queues=[queue],
         task_default_queue=queue.name,
