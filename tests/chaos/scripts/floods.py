@@ -26,7 +26,7 @@ AT_ONCE = 5_000
 OUTAGE = timedelta(hours=1)
 AFTER_OUTAGE = 300  # jobs, each second: a million occurrences in all
 LASTS = timedelta(seconds=4)
-NOISY = Group(FLOOD, "noisy", 40, 0.04)  # a thousand a second; all others together have a tenth of that
+NOISY = Group(FLOOD, "noisy", 100, 0.1)  # a thousand a second; all others together have a tenth of that
 SOON: dict[str, Any] = {"max_attempts": 2, "retry_base": timedelta(seconds=0.2), "retry_cap": timedelta(seconds=1)}
 
 DELAYS = """
