@@ -20,7 +20,8 @@ FAILING = "tests.chaos.tasks.failing"
 HANGING = "tests.chaos.tasks.hanging"
 FLOOD = "flood"  # the tenant of floods
 RATED, CAPPED = "flood-rated", "flood-capped"  # whose limits keep their fires waiting
-TENANTS = {"acme": 1.0, "bakery": 2.0, "city": 1.0, "rare": 1.0, FLOOD: 1.0, RATED: 1.0, CAPPED: 1.0}
+# Weights by what they want: a flood has what is left over.
+TENANTS = {"acme": 4.0, "bakery": 2.0, "city": 2.0, "rare": 1.0, FLOOD: 0.2, RATED: 0.5, CAPPED: 1.0}
 LIMITS = {
     RATED: Bound(rate_per_s=20.0, burst=80),
     CAPPED: Bound(max_in_flight=2, is_strict=True),

@@ -22,7 +22,7 @@ from tests.chaos.monitor import NAME
 from tests.chaos.registry import scenario
 from tests.chaos.stage import Act
 
-AT_ONCE = 5_000
+AT_ONCE = 2_000
 OUTAGE = timedelta(hours=1)
 AFTER_OUTAGE = 300  # jobs, each second: a million occurrences in all
 LASTS = timedelta(seconds=4)
