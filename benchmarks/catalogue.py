@@ -96,6 +96,10 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark(
         "fire_path_limited", "benchmarks.fire_path", "--rate 15000 --every 4 --limited 20 --warm-up 15 --seconds 20"
     ),
+    Benchmark("fair_five_threads", "benchmarks.fair_shares", "five --seconds 60"),
+    Benchmark("fair_five_prefork", "benchmarks.fair_shares", "five --pool prefork --slots 4 --seconds 60"),
+    Benchmark("fair_long_tasks", "benchmarks.fair_shares", "long --seconds 60"),
+    Benchmark("fair_million", "benchmarks.fair_shares", "million --workers 4 --seconds 60", limit_s=600),
     Benchmark("fair_shares", "benchmarks.fair_shares", "shares --seconds 60"),
     Benchmark("fair_shares_four_nodes", "benchmarks.fair_shares", "shares --tenants 8 --nodes 4 --seconds 60"),
     Benchmark("fair_light_tenant", "benchmarks.fair_shares", "light --seconds 60"),

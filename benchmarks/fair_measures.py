@@ -55,6 +55,27 @@ def share_error(runs: Sequence[Ran], weights: Mapping[str, float], since: float,
     return round(max(abs(served.get(tenant, 0.0) / of_all - share) / share for tenant, share in shares.items()), 6)
 
 
+def shares_of(runs: Sequence[Ran], weights: Mapping[str, float], since: float, until: float) -> dict[str, float]:
+    """Of the slot-time that was served to all of these."""
+    served = slot_time(runs, since, until)
+    of_all = sum(served.get(tenant, 0.0) for tenant in weights) or 1.0
+    return {tenant: round(served.get(tenant, 0.0) / of_all, 4) for tenant in weights}
+
+
+def worst_window(
+    runs: Sequence[Ran], weights: Mapping[str, float], since: float, until: float, *, window_s: float
+) -> float:
+    """The most that a share was away from its weight's in any such window, in percentage points; each second begins
+    one.
+    """
+    total, worst, begin = sum(weights.values()), 0.0, since
+    while begin + window_s <= until:
+        found = shares_of(runs, weights, begin, begin + window_s)
+        worst = max(worst, *(abs(found[tenant] - weight / total) for tenant, weight in weights.items()))
+        begin += 1.0
+    return round(100 * worst, 2)
+
+
 def settles_after(
     runs: Sequence[Ran], weights: Mapping[str, float], changed: float, until: float, *, within: float, window_s: float
 ) -> float | None:

@@ -1,13 +1,17 @@
 """Shares and limits on the real services: nodes, RabbitMQ, Redis, Celery workers, tasks that hold a slot for a while.
 
     python -m benchmarks.fair_shares shares --tenants 20 [--nodes 4] [--seconds 60]
-    python -m benchmarks.fair_shares light | weight_change | lone | comeback | rate | strict
+    python -m benchmarks.fair_shares five [--pool prefork]
+    python -m benchmarks.fair_shares long | light | million | weight_change | lone | comeback | rate | strict
 
-Times are those of the history of runs (``scheduling_jobrun``), by the database's clock; the slots are threads, since
-tasks that sleep need no processes. The last line is JSON.
+Times are those of the history of runs (``scheduling_jobrun``), by the database's clock; the slots are threads where
+nothing else is said, since tasks that sleep need no processes. The last line is JSON.
 
 - ``shares``: all tenants have more than they can be served; weights from 1 to 50, tasks of 20 to 200 ms. Jain's index
   of slot-time over weight, over the whole span and in its worst second; idle slots.
+- ``five``: weights 1, 2, 3, 6 and 12, all tasks alike; how far a share was from its weight's in any ten seconds.
+- ``long``: one of three tenants has tasks that take fifty times as long as the others'.
+- ``million``: when jobs of a hundred tenants start, one a second each, beside a million jobs of one that are due now.
 - ``light``: when a tenant's job starts, each half second one, beside nobody and beside a flood of 20,000 jobs.
 - ``weight_change``: two tenants at 1 to 1, and then at 1 to 4: how long until the shares are within 5 %.
 - ``lone``: how much of the slots a single tenant of little weight gets.
@@ -44,8 +48,10 @@ from benchmarks.fair_measures import (
     percentile,
     settles_after,
     share_error,
+    shares_of,
     slot_time,
     worst_second,
+    worst_window,
 )
 from benchmarks.fair_shares_tasks import WITNESSES
 from benchmarks.harness import Installation, await_owners, given_settings, installation, nodes, parser
@@ -66,6 +72,11 @@ WHERE r.holder <> '00000000-0000-0000-0000-000000000000'
 UNION ALL
 SELECT t.slug, extract(epoch FROM f.started_at)::float8, extract(epoch FROM clock_timestamp())::float8
 FROM scheduling_fire f JOIN fairness_tenant t ON t.id = f.tenant_id WHERE f.state = 'running'
+"""
+DELAYS_OF_MANY = """
+SELECT extract(epoch FROM f.started_at - f.fire_at)::float8
+FROM scheduling_fire f JOIN fairness_tenant t ON t.id = f.tenant_id
+WHERE t.slug LIKE %s AND f.started_at IS NOT NULL AND f.fire_at >= to_timestamp(%s)
 """
 DELAYS = """
 SELECT extract(epoch FROM f.started_at - f.fire_at)::float8
@@ -129,21 +140,36 @@ class Bench:
 
 
 def shares(bench: Bench) -> dict[str, Any]:
-    given = bench.given
-    rng = random.Random(given.seed)
-    count = given.tenants
+    rng, count = random.Random(bench.given.seed), bench.given.tenants
     weights = {f"bench-{n}": round(50 ** (n / max(1, count - 1)), 3) if count > 1 else 1.0 for n in range(count)}
+    return _all_flood(bench, weights, {slug: rng.choice([0.02, 0.05, 0.1, 0.2]) for slug in weights})
+
+
+def five(bench: Bench) -> dict[str, Any]:
+    weights = {f"weight-{weight}": float(weight) for weight in (1, 2, 3, 6, 12)}
+    return _all_flood(bench, weights, dict.fromkeys(weights, 0.05))
+
+
+def long(bench: Bench) -> dict[str, Any]:
+    weights = {"long": 1.0, "one": 1.0, "other": 2.0}
+    return _all_flood(bench, weights, {"long": 1.0, "one": 0.02, "other": 0.02})
+
+
+def _all_flood(bench: Bench, weights: Mapping[str, float], works_s: Mapping[str, float]) -> dict[str, Any]:
+    given = bench.given
     total, span_s = sum(weights.values()), given.seconds + WARM_UP_S + 5
     for slug, weight in weights.items():
-        work_s = rng.choice([0.02, 0.05, 0.1, 0.2])
-        wanted = bench.slots * span_s * weight / total / work_s * BUSY_MARGIN
-        bench.flood(bench.tenant(slug, weight=weight), max(20, int(wanted)), work_s)
+        wanted = bench.slots * span_s * weight / total / works_s[slug] * BUSY_MARGIN
+        bench.flood(bench.tenant(slug, weight=weight), max(20, int(wanted)), works_s[slug])
     bench.until(bench.is_busy, "the slots are busy")
     time.sleep(WARM_UP_S + given.seconds)
     until = bench.now()
     since, runs = until - given.seconds, bench.runs()
     return {
-        "tenants": count,
+        "tenants": len(weights),
+        "pool": given.pool,
+        "shares": shares_of(runs, weights, since, until),
+        "worst_10_s_points": worst_window(runs, weights, since, until, window_s=10.0),
         "jain": round(index(runs, weights, since, until), 5),
         "jain_worst_second": round(worst_second(runs, weights, since, until), 4),
         "largest_error": round(share_error(runs, weights, since, until), 4),
@@ -176,6 +202,46 @@ def light(bench: Bench) -> dict[str, Any]:
     return {
         "quiet_ms": {"p50": _ms(median(quiet)), "p99": _ms(percentile(quiet, 0.99))},
         "flooded_ms": {"p50": _ms(median(beside)), "p99": _ms(percentile(beside, 0.99))},
+        "bar_ms": _ms(1.5 * percentile(quiet, 0.99) + beyond),
+        **depth,
+    }
+
+
+def million(bench: Bench) -> dict[str, Any]:
+    """Beside a million jobs of one tenant, all due now, a hundred tenants fire a job a second each."""
+    from scheduling.core.definition import JobDefinition
+    from scheduling.models import Job, JobClock
+
+    work_s, every = 0.05, timedelta(seconds=1)
+
+    def hundred(name: str) -> list[float]:
+        since = bench.now()
+        begin = JobClock.objects.now() + timedelta(seconds=1)
+        for number in range(100):
+            tenant = bench.tenant(f"{name}-{number}")
+            job = JobDefinition.interval_job(
+                HOLD,
+                every,
+                anchor=begin + every * (number / 100),
+                start_at=begin,
+                end_at=begin + timedelta(seconds=bench.given.seconds / 2),
+                kwargs={"work_s": work_s},
+            )
+            Job.objects.define(job, tenant=tenant)
+        time.sleep(bench.given.seconds / 2 + 3)
+        return [delay for (delay,) in bench.connection.execute(DELAYS_OF_MANY, [f"{name}-%", since])]
+
+    quiet = hundred("quiet")
+    bench.flood(bench.tenant("flood"), bench.given.jobs, work_s)
+    bench.until(bench.is_busy, "the slots are busy", 120)
+    time.sleep(WARM_UP_S)
+    beside = hundred("beside")
+    depth = bench.depth()
+    beyond = max(0, depth["in_flight"] - bench.slots) / bench.slots * work_s
+    return {
+        "flood": bench.given.jobs,
+        "quiet_ms": {"p50": _ms(median(quiet)), "p99": _ms(percentile(quiet, 0.99)), "fires": len(quiet)},
+        "flooded_ms": {"p50": _ms(median(beside)), "p99": _ms(percentile(beside, 0.99)), "fires": len(beside)},
         "bar_ms": _ms(1.5 * percentile(quiet, 0.99) + beyond),
         **depth,
     }
@@ -224,15 +290,20 @@ def comeback(bench: Bench) -> dict[str, Any]:
 
 
 def rate(bench: Bench) -> dict[str, Any]:
-    per_s, burst = 50.0, 10
-    bench.flood(bench.tenant("limited", rate_per_s=per_s, burst=burst), int(per_s * 40), 0.001)
-    bench.until(lambda: len(bench.runs()) >= per_s, "it runs")
+    per_s, burst = 100.0, 50
+    bench.flood(bench.tenant("limited", rate_per_s=per_s, burst=burst), int(per_s * bench.given.seconds * 1.3), 0.001)
+    bench.until(lambda: len(bench.runs()) > 0, "it runs")
+    time.sleep(bench.given.seconds / 2)
+    if bench.given.kill_redis:
+        redis.Redis.from_url(bench.given.redis).flushdb()
     time.sleep(bench.given.seconds / 2)
     instants = sorted(run.began for run in bench.runs())
     span = instants[-1] - instants[0]
     return {
         "nodes": bench.given.nodes,
         "starts": len(instants),
+        "seconds": round(span, 1),
+        "redis_emptied": bench.given.kill_redis,
         "per_s": round((len(instants) - burst) / span, 2),
         "rate_per_s": per_s,
         "beyond_in_all": round(len(instants) - burst - per_s * span, 1),
@@ -271,7 +342,8 @@ def strict(bench: Bench) -> dict[str, Any]:
 
 
 SCENARIOS: Mapping[str, Callable[[Bench], dict[str, Any]]] = {
-    scenario.__name__: scenario for scenario in (shares, light, weight_change, lone, comeback, rate, strict)
+    scenario.__name__: scenario
+    for scenario in (shares, five, long, light, million, weight_change, lone, comeback, rate, strict)
 }
 
 
@@ -281,6 +353,9 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=60.0)
     arguments.add_argument("--workers", type=int, default=2)
     arguments.add_argument("--slots", type=int, default=8, help="of each worker")
+    arguments.add_argument("--pool", default="threads", choices=["threads", "prefork"])
+    arguments.add_argument("--jobs", type=int, default=1_000_000, help="of the flood of `million`")
+    arguments.add_argument("--kill-redis", action="store_true", help="`rate`: it is emptied in the middle")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--redis", default=REDIS, help="emptied; none: each node by itself")
     given = arguments.parse_args()
@@ -302,7 +377,7 @@ def bench(given: Given, installed: Installation) -> Iterator[Bench]:
     with (
         installed.connection() as connection,
         nodes(given.nodes, given.log, ended_by=signal.SIGKILL),
-        workers(given.workers, concurrency=given.slots, include=TASKS, log=given.log, pool="threads") as fleet,
+        workers(given.workers, concurrency=given.slots, include=TASKS, log=given.log, pool=given.pool) as fleet,
     ):
         await_owners(connection, nodes=given.nodes)
         made = Bench(given, connection, fleet, given.workers * given.slots)
