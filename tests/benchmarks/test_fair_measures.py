@@ -7,7 +7,15 @@ import doctest
 import pytest
 
 from benchmarks import fair_measures
-from benchmarks.fair_measures import Ran, index, most_beyond, settles_after, share_error, worst_second
+from benchmarks.fair_measures import (
+    Ran,
+    index,
+    most_beyond,
+    settles_after,
+    share_error,
+    worst_second,
+    worst_window,
+)
 
 EVEN = {"a": 1.0, "b": 1.0}
 
@@ -37,3 +45,9 @@ def test_shares_have_settled_with_the_first_window_that_is_near_enough():
 @pytest.mark.parametrize(("instants", "beyond"), [([0, 0, 1, 2], 0), ([0, 5, 5, 5], 1), ([0, 10], -1)])
 def test_a_burst_counts_wherever_it_comes(instants: list[float], beyond: float):
     assert most_beyond(instants, per_s=1, burst=2) == beyond
+
+
+def test_the_worst_window_tells_how_far_a_share_was_away_in_points():
+    runs = [Ran("a", 0, 4), Ran("b", 2, 4)]
+    assert worst_window(runs, EVEN, 0, 4, window_s=2) == 50
+    assert worst_window(runs, EVEN, 2, 4, window_s=2) == 0
