@@ -11,7 +11,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 
 from fairness.core.node import MAX_WEIGHT, MIN_WEIGHT
-from fairness.core.rate import FASTEST_PER_S, SLOWEST_PER_S
+from fairness.models.bounds import Bounds
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 
@@ -27,7 +27,7 @@ class HistoryDays(models.IntegerChoices):
     QUARTER = 90, "90 days"
 
 
-class Tenant(models.Model):
+class Tenant(Bounds):
     """Owner of jobs: its weight decides its share of the workers, its class how long its history is kept."""
 
     slug = models.CharField(
@@ -43,22 +43,6 @@ class Tenant(models.Model):
         null=True,
         blank=True,
         help_text="Its weight in the transactional lane, where its plan has another one there. Empty: the same.",
-    )
-    rate_per_s = models.FloatField(
-        "rate",
-        null=True,
-        blank=True,
-        help_text="Fires a second; what is beyond waits, and a denser schedule is warned of. Empty: no rate.",
-    )
-    burst = models.PositiveIntegerField(default=1, db_default=1, help_text="Fires that may go at once after a rest.")
-    max_in_flight = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Fires that may be with the workers at once; the others wait. Empty: no cap."
-    )
-    is_strict = models.BooleanField(
-        "strict cap",
-        default=False,
-        db_default=False,
-        help_text="The cap holds whatever fails, by rows in Postgres; it costs a statement for each batch of fires.",
     )
     max_jobs = models.PositiveIntegerField(
         null=True, blank=True, help_text="Jobs that it may have; one more is refused. Empty: no quota."
@@ -83,6 +67,7 @@ class Tenant(models.Model):
     class Meta:
         ordering = ["slug"]
         constraints = [
+            *Bounds.Meta.constraints,
             models.CheckConstraint(
                 name="tenant_slug_is_plain", condition=models.Q(slug__regex=SLUG_PATTERN), violation_error_code="slug"
             ),
@@ -98,26 +83,10 @@ class Tenant(models.Model):
                 violation_error_message="transactional weight: a number from 0.001 to 10000, or empty",
             ),
             models.CheckConstraint(
-                name="tenant_burst_is_positive",
-                condition=models.Q(burst__gte=1),
-                violation_error_message="burst: at least 1",
-            ),
-            models.CheckConstraint(
-                name="tenant_strict_needs_a_cap",
-                condition=models.Q(is_strict=False) | models.Q(max_in_flight__isnull=False),
-                violation_error_message="strict cap: needs a number of fires that may be in flight",
-            ),
-            models.CheckConstraint(
                 name="tenant_stagger_is_a_span",
                 condition=models.Q(stagger__isnull=True)
                 | models.Q(stagger__gte=timedelta(0)) & models.Q(stagger__lte=timedelta(days=1)),
                 violation_error_message="stagger: from 0 to a day, or empty",
-            ),
-            models.CheckConstraint(
-                name="tenant_rate_is_positive",
-                condition=models.Q(rate_per_s__isnull=True)
-                | models.Q(rate_per_s__gte=SLOWEST_PER_S) & models.Q(rate_per_s__lte=FASTEST_PER_S),
-                violation_error_message="rate: a number from 1e-9 to 1e9, or empty",
             ),
             models.CheckConstraint(
                 name="tenant_history_days_is_a_class", condition=models.Q(history_days__in=HistoryDays.values)

@@ -1,0 +1,49 @@
+"""A rate and a number in flight, as a tenant has them and as parts of what it does have them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from fairness.core.rate import FASTEST_PER_S, SLOWEST_PER_S
+
+
+class Bounds(models.Model):
+    """Its constraints are named after the model that has them: ``tenant_rate_is_positive``."""
+
+    rate_per_s = models.FloatField(
+        "rate",
+        null=True,
+        blank=True,
+        help_text="Fires a second; what is beyond waits, and a denser schedule is warned of. Empty: no rate.",
+    )
+    burst = models.PositiveIntegerField(default=1, db_default=1, help_text="Fires that may go at once after a rest.")
+    max_in_flight = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Fires that may be with the workers at once; the others wait. Empty: no cap."
+    )
+    is_strict = models.BooleanField(
+        "strict cap",
+        default=False,
+        db_default=False,
+        help_text="The cap holds whatever fails, by rows in Postgres; it costs a statement for each batch of fires.",
+    )
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.CheckConstraint(
+                name="%(class)s_rate_is_positive",
+                condition=models.Q(rate_per_s__isnull=True)
+                | models.Q(rate_per_s__gte=SLOWEST_PER_S) & models.Q(rate_per_s__lte=FASTEST_PER_S),
+                violation_error_message="rate: a number from 1e-9 to 1e9, or empty",
+            ),
+            models.CheckConstraint(
+                name="%(class)s_burst_is_positive",
+                condition=models.Q(burst__gte=1),
+                violation_error_message="burst: at least 1",
+            ),
+            models.CheckConstraint(
+                name="%(class)s_strict_needs_a_cap",
+                condition=models.Q(is_strict=False) | models.Q(max_in_flight__isnull=False),
+                violation_error_message="strict cap: needs a number of fires that may be in flight",
+            ),
+        ]
