@@ -14,9 +14,10 @@ from scheduling.core.runs import Held, RunSeen
 from scheduling.core.turn import FairLimits
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_work
-from tests.engine_desk import Desk, of, published
+from tests.engine_desk import Desk, of, one, published
 
 TASK = "tests.none"
+CAPPED = Bound(max_in_flight=2)
 
 
 def terms(tenant: int = 1, **values: Any) -> Terms:
@@ -101,3 +102,10 @@ class FairDesk(Desk):
 
 
 __all__ = ["NOON", "SECOND", "Admit", "Bound", "FairDesk", "Publish", "Release", "Settle", "report", "terms"]
+
+
+def stored(desk: FairDesk) -> Settle:
+    """What has waited for its turn longer than a second is parked, and that is written."""
+    settle = one(Settle, desk.effects_until(Settle))
+    desk.engine.settled(settle)
+    return settle

@@ -1,0 +1,218 @@
+"""Fair turns through lost messages and lost shards, take-overs, and beside other nodes: nothing is lost on the way."""
+
+from __future__ import annotations
+
+from fairness.core.admission import Refusal
+from fairness.core.terms import Bound
+from scheduling.core.effects import (
+    Admit,
+    Exchange,
+    LetGo,
+    Publish,
+    ReadDue,
+    ReadHeld,
+    ReadTerms,
+    Release,
+    SendAgain,
+)
+from scheduling.core.fire import Verdict
+from scheduling.core.runs import Held, InFlight
+from scheduling.core.turn import FairLimits
+from scheduling.core.waiting import Waiting
+from scheduling.testing.clock import NOON
+from tests.claims import SECOND, make_due, make_fire, make_work
+from tests.engine_desk import of, one, published
+from tests.fair_desk import CAPPED, FairDesk, terms
+
+DEPTH = 4  # of two slots: one of them is kept from bulk where the other lane is active
+
+
+# -- nothing is lost ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fire_whose_message_was_lost_keeps_its_place_and_is_sent_again() -> None:
+    desk = FairDesk(slots=2)
+    fires = desk.due(DEPTH + 1)
+    went = desk.go()
+    desk.confirm(went[1:])
+    desk.outcome(Verdict.LOST, went[0])
+    assert desk.go(0.2) == [went[0]]
+    assert fires[-1] not in published(desk.effects)
+
+
+def test_before_the_terms_are_known_nothing_goes() -> None:
+    desk = FairDesk()
+    desk.turns.terms.is_known, desk.turns.terms._terms = False, {}
+    fires = desk.due(2)
+    assert desk.go(0.5) == []
+    desk.set_terms()
+    assert desk.go() == fires
+
+
+def test_a_tenant_whose_terms_are_not_known_waits_for_them_and_they_are_asked_for() -> None:
+    desk = FairDesk()
+    known, unknown = desk.due(1), desk.due(2, tenant=77)
+    effects = desk.run(0.01)
+    assert published(effects) == known
+    assert len(of(ReadTerms, effects)) == 1
+    desk.set_terms(terms(77, bound=CAPPED))
+    assert [fire for fire, _ in one(Admit, desk.run(0.01)).asked] == unknown
+
+
+def test_what_is_with_the_workers_is_read_once_terms_are_known() -> None:
+    """Before it could not be told which places it has under which limits."""
+    running = make_fire(make_work(9))
+    desk = FairDesk(terms(1, bound=CAPPED), held=Held([InFlight(running, 3.0)]))
+    assert desk.turns.kept()[0][0] == running
+
+
+def test_a_shard_that_is_lost_frees_its_places() -> None:
+    desk = FairDesk(slots=2, shards=(1, 2))
+    desk.due(10, shard=1)
+    desk.confirm(desk.go())
+    others = desk.due(2, tenant=2, shard=2)
+    desk.engine.drop({1})
+    assert desk.go() == others
+    assert len(desk.turns) == 2
+
+
+def test_an_answer_for_a_shard_that_was_lost_meanwhile_gives_back() -> None:
+    desk = FairDesk(terms(1, bound=CAPPED))
+    fires = desk.due(1)
+    admit = one(Admit, desk.run(0.01))
+    desk.engine.drop({1})
+    assert published(desk.engine.admitted(admit, [None])) == []
+    let_go = one(LetGo, desk.run(0.01))
+    assert ([fire for fire, _ in let_go.asked], let_go.unspent) == (fires, True)
+
+
+def test_nothing_of_a_shard_that_leaves_has_a_turn() -> None:
+    desk = FairDesk(slots=2, shards=(1, 2))
+    fires = desk.due(10)
+    went = desk.go()
+    desk.engine.hand_over({1})
+    desk.confirm(went)
+    assert desk.go() == []
+    assert fires[DEPTH] not in published(desk.effects)
+
+
+def test_a_retry_ends_the_turn_of_the_attempt_before() -> None:
+    desk = FairDesk(slots=2)
+    fires = desk.due(1)
+    desk.confirm(desk.go())
+    again = make_fire(fires[0].work, fires[0].scheduled_for, fence=7, seq=0, attempt=1)
+    release = one(Release, desk.engine.waiting_read(Waiting([again])))
+    desk.engine.released(release, {again.id})
+    assert desk.go() == [again]
+    assert len(desk.turns) == 1
+
+
+# -- take-over ---------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_take_over_nothing_goes_before_it_is_known_what_is_with_the_workers() -> None:
+    desk = FairDesk(slots=2)
+    left = make_fire(make_work(9, shard=3), epoch=5)
+    read = one(ReadHeld, desk.engine.taken({3: 5}, [left]))
+    effects = desk.run(0.5)
+    assert published(effects) == []
+    assert not any(3 in look.shards for look in of(ReadDue, effects))
+    desk.engine.held_read(read, Held())
+    assert desk.go() == [left]
+
+
+def test_what_another_owner_granted_has_its_place() -> None:
+    running = make_fire(make_work(9))
+    desk = FairDesk(slots=2, held=Held([InFlight(running, 3.0)]))
+    fires = desk.due(10)
+    assert desk.go() == fires[: DEPTH - 1]
+    desk.confirm(fires[: DEPTH - 1])
+    desk.end([running])
+    assert desk.go() == fires[DEPTH - 1 : DEPTH]
+
+
+def test_a_read_of_what_is_held_that_failed_is_tried_again() -> None:
+    desk = FairDesk(slots=2)
+    read = one(ReadHeld, desk.engine.taken({3: 5}, []))
+    desk.engine.failed(read)
+    again = one(ReadHeld, desk.effects_until(ReadHeld))
+    assert again.shards == {3}
+
+
+# -- with other nodes --------------------------------------------------------------------------------------------------
+
+
+def test_with_other_nodes_nothing_goes_beyond_the_places_that_are_ours() -> None:
+    from fairness.core.exchange import Settled
+
+    desk = FairDesk(slots=2, fairness=FairLimits())
+    fires = desk.due(10)
+    effects = desk.effects_until(Exchange)
+    assert published(effects) == fires[:1], "who has just come has a head start"
+    desk.confirm(fires[:1])
+    told = one(Exchange, effects).lanes
+    assert [(lane.in_flight, lane.wants, lane.depth) for lane in told if lane.lane == "bulk"] == [(1, 9, 4)]
+    desk.engine.exchanged([Settled(one_.lane, places=2) for one_ in told])
+    assert desk.go() == fires[:2]
+    assert of(Publish, desk.run(0.04)) == []
+
+
+def test_a_tenant_that_fills_the_wheel_leaves_room_for_others() -> None:
+    desk = FairDesk(ahead=20)
+    desk.claim(*(make_due(make_work(n, tenant_id=1), NOON + SECOND * 0.9) for n in range(12)))
+    desk.run(0.1)
+    desk.engine.look_now()
+    assert one(ReadDue, desk.effects_until(ReadDue)).full == {1}
+
+
+def test_who_has_just_come_has_a_head_start_beyond_the_room_of_a_flood() -> None:
+    desk = FairDesk(slots=2)
+    desk.due(20)
+    desk.confirm(desk.go())
+    light = desk.due(3, tenant=2)
+    assert desk.go() == light[:1]
+
+
+def test_a_tenant_whose_fires_stand_somewhere_does_not_take_all_places() -> None:
+    """Workers run of it far less than it is granted."""
+    desk = FairDesk(terms(2, weight=4.0), slots=8)
+    desk.turns.rooms["bulk"].limit = 100
+    desk.due(200, tenant=2)
+    went = desk.go()
+    desk.due(90, tenant=1)
+    for _ in range(40):
+        desk.confirm(went)
+        desk.end([next(turn.fire for turn in desk.turns._in_flight.values() if turn.path[1] == 2)], ran_s=0.5)
+        went = desk.go()
+    assert 10 < dict(desk.turns.standings)["bulk", 1].in_flight < 28
+
+
+def test_what_another_owner_granted_and_is_sent_again_waits_where_its_tenant_is_refused() -> None:
+    rate = Bound(rate_per_s=1.0)
+    lost = make_fire(make_work(9))
+    desk = FairDesk(terms(1, bound=rate), slots=2, held=Held([InFlight(lost)]))
+    again = SendAgain({1: 1}, [lost])
+    desk.engine._numbered_anew([lost])
+    desk.engine.sent_again(again, {lost.id})
+    admit = one(Admit, desk.run(0.01))
+    desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 0.5)])
+    admit = one(Admit, desk.run(0.6))
+    assert published(desk.engine.admitted(admit, [None])) == [lost]
+
+
+def test_what_becomes_of_the_message_of_an_earlier_attempt_is_nothing_to_the_turn_of_the_next() -> None:
+    """Its worker was faster than the broker's answer, and failed."""
+    desk = FairDesk(slots=2)
+    (first,) = desk.due(1)
+    desk.go()
+    flood = desk.due(9, tenant=2)
+    desk.go()
+    again = make_fire(first.work, first.scheduled_for, fence=7, seq=0, attempt=1)
+    release = one(Release, desk.engine.waiting_read(Waiting([again])))
+    desk.engine.released(release, {again.id})
+    desk.outcome(Verdict.LOST, first)
+    desk.confirm(flood[:3])
+    went = desk.go(0.5)
+    assert again in went
+    desk.confirm([again])
+    assert again in desk.turns.in_flight()
