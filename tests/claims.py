@@ -8,9 +8,9 @@ from uuid import UUID
 
 from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind, ScheduleFields
+from scheduling.core.due import DueJob, ScheduledJob
 from scheduling.core.fire import Fire, Lane, Work
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob, ScheduledJob
 from scheduling.testing.clock import NOON
 
 SECOND = timedelta(seconds=1)

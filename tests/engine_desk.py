@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scheduling.core.due import Due
+from scheduling.core.due import Due, DueJob
 from scheduling.core.effects import Claim, Effect, Publish, ReadDue, ReadWaiting
 from scheduling.core.engine import Engine, EngineLimits
 from scheduling.core.fire import Fire, Outcome, Verdict
-from scheduling.core.planning import DueJob
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import ManualClock
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from fairness.core.admission import Request
 from fairness.core.exchange import Told
 from scheduling.core.fire import Fire, State
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 
 Epochs = Mapping[int, int]
 

@@ -54,7 +54,7 @@ from scheduling.core.looks import Looks
 from scheduling.core.marks import Marks
 from scheduling.core.outstanding import Outstanding
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import NONE, plan_jobs
+from scheduling.core.planning import NO_HOLDS, plan_jobs
 from scheduling.core.runs import Held
 from scheduling.core.sharing import Sharing
 from scheduling.core.ticks import Ticks
@@ -300,7 +300,7 @@ class Engine(EngineShares):
             if self._sharing is not None and not mine:
                 self._sharing.nothing_due(effect, found)
             return []
-        held = NONE if self._sharing is None else self._sharing.held(mine)
+        held = NO_HOLDS if self._sharing is None else self._sharing.held(mine)
         plans = plan_jobs(
             mine, until=effect.until, clock=self._clock, number=self._marks.number, room=effect.limit, held=held
         )

@@ -14,9 +14,9 @@ from uuid import UUID
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Settlement
 from scheduling.core.fire import UNSENDABLE, Fire, State
+from scheduling.core.judged_plan import misfire_rules
 from scheduling.core.misfire import Candidate, judge
 from scheduling.core.overlap import NOTHING_AHEAD, Decision, Predecessors, asks_to_stop, decide, recheck_s
-from scheduling.core.planning import misfire_rules
 
 MENDED_S = 60.0  # how often a fire that cannot be sent is looked at again
 

@@ -14,38 +14,24 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from scheduling.core.clock import Clock
-from scheduling.core.due import FOR_EVER, Due, DueJob, ScheduledJob, Superseded
+from scheduling.core.due import DueJob
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import Fire
 from scheduling.core.identity import fire_id
 from scheduling.core.jitter import jittered
-from scheduling.core.judged_plan import THROTTLED_AT_A_TIME, misfire_rules, plan_job
+from scheduling.core.judged_plan import THROTTLED_AT_A_TIME, plan_job
 from scheduling.core.lateness import Lateness
 from scheduling.core.misfire import COALESCING
 from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.core.recurrence import Interval, nominal_times
 
-__all__ = [
-    "FOR_EVER",
-    "Due",
-    "DueJob",
-    "JobPlan",
-    "Number",
-    "PlannedRow",
-    "ScheduledJob",
-    "Superseded",
-    "misfire_rules",
-    "plan_job",
-    "plan_jobs",
-]
-
 Number = Callable[[int], tuple[int, int]]  # shard -> the next (epoch, seq)
 Holds = Mapping[tuple[int, int], datetime]  # (tenant, shard) -> since when, in job time, it is held there
-NONE: Holds = MappingProxyType({})
+NO_HOLDS: Holds = MappingProxyType({})
 
 
 def plan_jobs(
-    jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number, room: int, held: Holds = NONE
+    jobs: Iterable[DueJob], *, until: datetime, clock: Clock, number: Number, room: int, held: Holds = NO_HOLDS
 ) -> list[JobPlan]:
     """All occurrences of these jobs whose ``fire_at`` is not after ``until`` (job time), judged by their misfire
     policies. Once there are ``room`` rows the other jobs are left for another time. Of a job whose tenant is ``held``

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from fairness.core.admission import Refusal
+from fairness.core.admission import CAP, Refusal
 from scheduling.core.effects import Admit, Keep, LetGo
 from scheduling.core.engine import Engine
 from scheduling.node.admitting import Admitting
@@ -67,7 +67,7 @@ class Admission:
         except Exception:
             logger.exception("limits could not be asked")
             if isinstance(effect, Admit):
-                self._answer(effect, [Refusal("cap", (one.tenant_id, "", ""), AGAIN_S) for _, one in effect.asked])
+                self._answer(effect, [Refusal(CAP, (one.tenant_id, "", ""), AGAIN_S) for _, one in effect.asked])
 
     def _answer(self, effect: Admit, answers: Sequence[Refusal | None]) -> None:
         self._inbox.put(lambda: self._engine.admitted(effect, answers))

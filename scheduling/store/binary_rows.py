@@ -11,7 +11,7 @@ from struct import Struct
 
 from scheduling.core.copy_format import END, SIGNATURE, postgres_micros
 from scheduling.core.fire import Fire, OverlapPolicy, State
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 
 _CLAIMED = State.CLAIMED.value.encode()
 

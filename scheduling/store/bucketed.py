@@ -29,10 +29,10 @@ from psycopg.rows import TupleRow
 
 from scheduling.core.clock import EPOCH, MICROSECOND
 from scheduling.core.definition import Kind
-from scheduling.core.due import Due
+from scheduling.core.due import Due, DueJob, Superseded
 from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire, State
-from scheduling.core.planning import DueJob, JobPlan, Superseded
+from scheduling.core.plans import JobPlan
 from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows

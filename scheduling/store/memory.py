@@ -21,7 +21,7 @@ from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors
-from scheduling.core.planning import JobPlan, PlannedRow
+from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.core.runs import Held, RunSeen
 from scheduling.core.turns import in_turns, left_out
 from scheduling.core.unstarted import Unstarted

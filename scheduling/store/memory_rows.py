@@ -8,8 +8,8 @@ from threading import Lock
 from uuid import UUID
 
 from scheduling.core.definition import ScheduleFields
+from scheduling.core.due import FOR_EVER, DueJob, ScheduledJob, Superseded
 from scheduling.core.fire import UNFINISHED, CatchUp, Fire, OverlapPolicy, State, Work
-from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 import psycopg
 from psycopg import sql
 
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.store.connection import Connection
 from scheduling.store.leftovers import forget_leftovers, forget_steps
 from scheduling.store.statements import statements

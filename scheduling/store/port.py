@@ -13,7 +13,7 @@ from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.core.runs import Held, RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting

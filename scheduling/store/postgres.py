@@ -23,7 +23,7 @@ from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.core.runs import HELD_BACK, Held, RunSeen
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting

@@ -10,10 +10,10 @@ from typing import Any
 
 from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
+from scheduling.core.due import FOR_EVER, DueJob, ScheduledJob, Superseded
 from scheduling.core.fire import Fire, Lane, MisfirePolicy, OverlapPolicy, Work
 from scheduling.core.message import canonical_json
 from scheduling.core.payload import PAYLOAD_LIMIT, unlimited, unsendable
-from scheduling.core.planning import FOR_EVER, DueJob, ScheduledJob, Superseded
 
 WORK = 18  # columns of the statement ``work``
 POLICIES = 10  # where those begin that _policies shares

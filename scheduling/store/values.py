@@ -11,7 +11,7 @@ from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors, gives_way
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.store.arrays import booleans, instants, integers, uuids, words
 from scheduling.store.connection import Connection
 from scheduling.store.statements import statements

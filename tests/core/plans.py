@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from scheduling.core.definition import Kind, ScheduleFields
-from scheduling.core.planning import DueJob, JobPlan, plan_job
+from scheduling.core.due import DueJob
+from scheduling.core.judged_plan import plan_job
+from scheduling.core.plans import JobPlan
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND
 

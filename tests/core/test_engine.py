@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduling.core.due import DueJob
 from scheduling.core.effects import (
     Claim,
     CountPredecessors,
@@ -21,7 +22,6 @@ from scheduling.core.effects import (
 )
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, State, Verdict
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, job_id, make_due, make_fire, make_work

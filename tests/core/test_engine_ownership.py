@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from scheduling.core.due import DueJob
 from scheduling.core.effects import Claim, CountPredecessors, ReadDue, Record, Release, Settle, TakeAgain
 from scheduling.core.fire import MisfirePolicy, OverlapPolicy, Verdict
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work

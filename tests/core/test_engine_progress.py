@@ -14,6 +14,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduling.core.due import DueJob
 from scheduling.core.effects import (
     Claim,
     CountPredecessors,
@@ -40,7 +41,6 @@ from scheduling.core.gates import lane_of
 from scheduling.core.hand_over import HAND_OVER_S
 from scheduling.core.marks import Number, number_of
 from scheduling.core.overlap import Predecessors
-from scheduling.core.planning import DueJob
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON, ManualClock

@@ -10,10 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduling.core.definition import Kind, ScheduleFields
+from scheduling.core.due import DueJob, ScheduledJob
 from scheduling.core.errors import InvalidField
 from scheduling.core.fire import MisfirePolicy
 from scheduling.core.jitter import jittered
-from scheduling.core.planning import DueJob, JobPlan, ScheduledJob, plan_job, plan_jobs
+from scheduling.core.judged_plan import plan_job
+from scheduling.core.planning import plan_jobs
+from scheduling.core.plans import JobPlan
 from scheduling.testing.clock import ManualClock
 from tests.claims import make_work
 

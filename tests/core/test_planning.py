@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import Kind, ScheduleFields
+from scheduling.core.due import DueJob
 from scheduling.core.fire import MisfirePolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import DueJob, JobPlan, PlannedRow, plan_job, plan_jobs
+from scheduling.core.judged_plan import plan_job
+from scheduling.core.planning import plan_jobs
+from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_work
 from tests.core.plans import cron, plan, seconds

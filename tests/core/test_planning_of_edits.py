@@ -9,8 +9,8 @@ import pytest
 
 from scheduling.core.closed_times import CalendarFields
 from scheduling.core.definition import ScheduleFields
+from scheduling.core.due import DueJob, Superseded
 from scheduling.core.fire import MisfirePolicy, State
-from scheduling.core.planning import DueJob, Superseded
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, every, make_due, make_work
 from tests.core.plans import cron, plan, seconds

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduling.core.due import DueJob
 from scheduling.core.fire import MisfirePolicy, State
-from scheduling.core.judged_plan import THROTTLED_AT_A_TIME
+from scheduling.core.judged_plan import THROTTLED_AT_A_TIME, plan_job
 from scheduling.core.lateness import Lateness
-from scheduling.core.planning import DueJob, JobPlan, plan_job, plan_jobs
+from scheduling.core.planning import plan_jobs
+from scheduling.core.plans import JobPlan
 from scheduling.testing.clock import NOON, ManualClock
 from tests.claims import SECOND, every, make_due, make_work
 from tests.core.plans import seconds

@@ -15,9 +15,11 @@ from django.db.models import F
 from fairness.models import Tenant
 from scheduling.core.clock import EPOCH
 from scheduling.core.definition import Kind
+from scheduling.core.due import FOR_EVER, DueJob
 from scheduling.core.fire import CatchUp, OverlapPolicy, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import FOR_EVER, DueJob, JobPlan, plan_jobs
+from scheduling.core.planning import plan_jobs
+from scheduling.core.plans import JobPlan
 from scheduling.models import DeadLetter, Entry, Fire, Job, JobRun, Shard, ShardProgress, Step
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.buckets import bucket_of, slot_of_bucket

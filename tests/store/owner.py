@@ -10,7 +10,8 @@ from uuid import UUID
 from django.db import connection
 
 from scheduling.core.fire import Fire as HeldFire
-from scheduling.core.planning import JobPlan, plan_jobs
+from scheduling.core.planning import plan_jobs
+from scheduling.core.plans import JobPlan
 from scheduling.models import Fire, Job, JobClock
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.connection import connector

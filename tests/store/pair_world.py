@@ -23,7 +23,7 @@ from uuid import uuid4
 from django.db import connection
 
 from scheduling.core.fire import Fire as HeldFire
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.models import Fire, Job, JobClock, Shard
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.buckets import LATER

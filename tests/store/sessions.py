@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.store.connection import Connection
 from scheduling.store.partitions import KnownDays
 from scheduling.store.statements import statements

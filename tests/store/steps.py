@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scheduling.core.due import DueJob
 from scheduling.core.fire import Fire
-from scheduling.core.planning import DueJob
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND
 from tests.store.backends import Backend, plans

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.store import bucket_backlog
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from scheduling.core.planning import DueJob
+from scheduling.core.due import DueJob
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND
 from tests.store.backends import Backend, plans

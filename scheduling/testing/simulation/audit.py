@@ -15,7 +15,7 @@ from uuid import UUID
 from scheduling.core.effects import Epochs, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
-from scheduling.core.planning import JobPlan
+from scheduling.core.plans import JobPlan
 from scheduling.store.ledger_port import Acquired, Delivery, Ending, Failure, Refused, Renewal
 from scheduling.store.memory_rows import Rows, StoredFire
 from scheduling.testing.simulation.planted import PlantedLedger, PlantedStore

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from scheduling.core.clock import MICROSECOND
+from scheduling.core.due import FOR_EVER, Superseded
 from scheduling.core.fire import CatchUp, State
 from scheduling.core.identity import fire_id
-from scheduling.core.planning import FOR_EVER, Superseded
 from scheduling.store.memory_pauses import end_those_over
 from scheduling.store.memory_rows import Rows, StoredFire, StoredJob
 from scheduling.testing.simulation.faults import Fault, Faults

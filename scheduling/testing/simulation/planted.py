@@ -9,9 +9,10 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from scheduling.core.due import DueJob
 from scheduling.core.effects import Epochs
 from scheduling.core.errors import StaleEpoch
-from scheduling.core.planning import DueJob, JobPlan, PlannedRow
+from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.store.ledger_port import Acquired, Delivery, Refused
 from scheduling.store.memory import MemoryStore
 from scheduling.store.memory_ledger import MemoryLedger
