@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from celery._state import get_current_app
 from celery.contrib.testing.worker import start_worker
 from kombu import Exchange, Queue
 
@@ -61,9 +63,23 @@ def stock_worker(url: str, queue: Queue) -> Iterator[Executions]:
             {"id": request.id, "args": args, "kwargs": kwargs, "headers": request.headers, "retries": request.retries}
         )
 
-    with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
+    with _as_before(), start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=30):
         yield executions
     app.close()
+
+
+@contextmanager
+def _as_before() -> Iterator[None]:
+    """Celery makes the worker's app the process's own, and lets the process log errors only: not beyond its end."""
+    root, app = logging.getLogger(), get_current_app()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
+        app.set_current()
+        app.set_default()
 
 
 FIRES = [fire(work(args=f'[{number}, "é"]', kwargs='{"key": [1, null]}')) for number in range(COUNT)]
