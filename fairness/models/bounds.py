@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.db import models
 
 from fairness.core.rate import FASTEST_PER_S, SLOWEST_PER_S
+from fairness.models.checked import Checked, is_outside
+
+RATE = "a number from 1e-9 to 1e9, or empty"
+BURST = "at least 1"
+STRICT = "needs a number of fires that may be in flight"
 
 
-class Bounds(models.Model):
+class Bounds(Checked):
     """Its constraints are named after the model that has them: ``tenant_rate_is_positive``."""
 
     rate_per_s = models.FloatField(
@@ -34,16 +41,24 @@ class Bounds(models.Model):
                 name="%(class)s_rate_is_positive",
                 condition=models.Q(rate_per_s__isnull=True)
                 | models.Q(rate_per_s__gte=SLOWEST_PER_S) & models.Q(rate_per_s__lte=FASTEST_PER_S),
-                violation_error_message="rate: a number from 1e-9 to 1e9, or empty",
+                violation_error_message=f"rate: {RATE}",
             ),
             models.CheckConstraint(
                 name="%(class)s_burst_is_positive",
                 condition=models.Q(burst__gte=1),
-                violation_error_message="burst: at least 1",
+                violation_error_message=f"burst: {BURST}",
             ),
             models.CheckConstraint(
                 name="%(class)s_strict_needs_a_cap",
                 condition=models.Q(is_strict=False) | models.Q(max_in_flight__isnull=False),
-                violation_error_message="strict cap: needs a number of fires that may be in flight",
+                violation_error_message=f"strict cap: {STRICT}",
             ),
         ]
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        if is_outside(self.rate_per_s, SLOWEST_PER_S, FASTEST_PER_S):
+            yield "rate_per_s", RATE
+        if self.burst == 0:
+            yield "burst", BURST
+        if self.is_strict is True and self.max_in_flight is None:
+            yield "is_strict", STRICT

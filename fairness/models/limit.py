@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.db import models
 
 from fairness.core.terms import LANES
 from fairness.models.bounds import Bounds
 from fairness.models.tenant import Tenant
+
+OF_A_PART = "lane, task: name one of them; a limit of the whole tenant is its own field"
+BOUNDS_SOMETHING = "rate, max in flight: give one of them, or delete the limit"
 
 
 class Limit(Bounds):
@@ -30,7 +35,7 @@ class Limit(Bounds):
             models.CheckConstraint(
                 name="limit_is_of_a_part",
                 condition=~models.Q(lane="", task=""),
-                violation_error_message="lane, task: name one of them; a limit of the whole tenant is its own field",
+                violation_error_message=OF_A_PART,
             ),
             models.CheckConstraint(
                 name="limit_lane_is_known",
@@ -40,9 +45,16 @@ class Limit(Bounds):
             models.CheckConstraint(
                 name="limit_bounds_something",
                 condition=models.Q(rate_per_s__isnull=False) | models.Q(max_in_flight__isnull=False),
-                violation_error_message="rate, max in flight: give one of them, or delete the limit",
+                violation_error_message=BOUNDS_SOMETHING,
             ),
         ]
 
     def __str__(self) -> str:
         return " ".join(part for part in (str(self.tenant), self.lane, self.task) if part)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        if not self.lane and not self.task:
+            yield "task", OF_A_PART
+        if self.rate_per_s is None and self.max_in_flight is None:
+            yield "rate_per_s", BOUNDS_SOMETHING

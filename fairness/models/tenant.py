@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,12 @@ from django.db import models
 
 from fairness.core.node import MAX_WEIGHT, MIN_WEIGHT
 from fairness.models.bounds import Bounds
+from fairness.models.checked import is_outside
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,99}$"
-
+WEIGHT = "a number from 0.001 to 10000"
+STAGGER = "from 0 to a day, or empty"
+LONGEST_STAGGER = timedelta(days=1)
 
 DEFAULT_TENANT = "default"  # of those who have no tenants
 
@@ -74,19 +78,19 @@ class Tenant(Bounds):
             models.CheckConstraint(
                 name="tenant_weight_is_positive",
                 condition=models.Q(weight__gte=MIN_WEIGHT) & models.Q(weight__lte=MAX_WEIGHT),
-                violation_error_message="weight: a number from 0.001 to 10000",
+                violation_error_message=f"weight: {WEIGHT}",
             ),
             models.CheckConstraint(
                 name="tenant_transactional_weight_is_one",
                 condition=models.Q(transactional_weight__isnull=True)
                 | models.Q(transactional_weight__gte=MIN_WEIGHT) & models.Q(transactional_weight__lte=MAX_WEIGHT),
-                violation_error_message="transactional weight: a number from 0.001 to 10000, or empty",
+                violation_error_message=f"transactional weight: {WEIGHT}, or empty",
             ),
             models.CheckConstraint(
                 name="tenant_stagger_is_a_span",
                 condition=models.Q(stagger__isnull=True)
-                | models.Q(stagger__gte=timedelta(0)) & models.Q(stagger__lte=timedelta(days=1)),
-                violation_error_message="stagger: from 0 to a day, or empty",
+                | models.Q(stagger__gte=timedelta(0)) & models.Q(stagger__lte=LONGEST_STAGGER),
+                violation_error_message=f"stagger: {STAGGER}",
             ),
             models.CheckConstraint(
                 name="tenant_history_days_is_a_class", condition=models.Q(history_days__in=HistoryDays.values)
@@ -95,6 +99,15 @@ class Tenant(Bounds):
 
     def __str__(self) -> str:
         return self.slug
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from super().problems()
+        if is_outside(self.weight, MIN_WEIGHT, MAX_WEIGHT):
+            yield "weight", WEIGHT
+        if is_outside(self.transactional_weight, MIN_WEIGHT, MAX_WEIGHT):
+            yield "transactional_weight", f"{WEIGHT}, or empty"
+        if is_outside(self.stagger, timedelta(0), LONGEST_STAGGER):
+            yield "stagger", STAGGER
 
 
 def seed_default_tenant(*, using: str, apps: Apps = installed_apps, **_: Any) -> None:

@@ -100,31 +100,47 @@ def test_limits_of_a_part_are_edited_on_the_page_of_their_tenant(admin_client: C
     assert [(row.task, row.rate_per_s, row.burst) for row in acme.limits.all()] == [("send", 5.0, 3)]
 
 
-def test_what_cannot_be_a_limit_is_refused_in_words(admin_client: Client):
-    acme = Tenant.objects.create(slug="acme")
-    values = {"weight": "0", "burst": "1", "is_strict": "on"}
-    page = admin_client.post(f"{LIST}{acme.pk}/change/", values | NO_LIMITS).content.decode()
-    assert "weight: a number from 0.001 to 10000" in page
-    assert "strict cap: needs a number of fires that may be in flight" in page
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"task": "send", "lane": "bluk", "rate_per_s": "5"}, "bluk is not one of the available choices"),
-        ({"task": "send"}, "rate, max in flight: give one of them, or delete the limit"),
-        ({"rate_per_s": "5"}, "lane, task: name one of them"),
-        ({"task": "send", "rate_per_s": "1e300"}, "rate: a number from 1e-9 to 1e9, or empty"),
-        ({"task": "send", "rate_per_s": "nan"}, "Enter a number."),
+        ({"weight": "0"}, {"weight": ["a number from 0.001 to 10000"]}),
+        ({"weight": "nan"}, {"weight": ["Enter a number."]}),
+        ({"transactional_weight": "1e9"}, {"transactional_weight": ["a number from 0.001 to 10000, or empty"]}),
+        ({"rate_per_s": "1e300"}, {"rate_per_s": ["a number from 1e-9 to 1e9, or empty"]}),
+        ({"burst": "0"}, {"burst": ["at least 1"]}),
+        ({"max_in_flight": "-1"}, {"max_in_flight": ["Ensure this value is greater than or equal to 0."]}),
+        ({"is_strict": "on"}, {"is_strict": ["needs a number of fires that may be in flight"]}),
+        ({"stagger": "2 00:00:00"}, {"stagger": ["from 0 to a day, or empty"]}),
     ],
 )
-def test_what_cannot_be_a_limit_of_a_part_is_refused_in_words(values: dict[str, str], said: str, admin_client: Client):
+def test_what_a_tenant_cannot_have_is_said_once_and_at_its_field(
+    values: dict[str, str], said: dict[str, list[str]], admin_client: Client
+):
+    acme = Tenant.objects.create(slug="acme")
+    page = admin_client.post(f"{LIST}{acme.pk}/change/", {"weight": "2", "burst": "1"} | values | NO_LIMITS)
+    assert page.context["adminform"].form.errors == said
+
+
+@pytest.mark.parametrize(
+    ("values", "at", "said"),
+    [
+        ({"task": "send", "lane": "bluk", "rate_per_s": "5"}, "lane", "bluk is not one of the available choices"),
+        ({"task": "send"}, "rate_per_s", "rate, max in flight: give one of them, or delete the limit"),
+        ({"rate_per_s": "5"}, "task", "lane, task: name one of them; a limit of the whole tenant is its own field"),
+        ({"task": "send", "rate_per_s": "1e300"}, "rate_per_s", "a number from 1e-9 to 1e9, or empty"),
+        ({"task": "send", "rate_per_s": "nan"}, "rate_per_s", "Enter a number."),
+    ],
+)
+def test_what_a_limit_of_a_part_cannot_be_is_said_at_its_field(
+    values: dict[str, str], at: str, said: str, admin_client: Client
+):
     acme = Tenant.objects.create(slug="acme")
     limit = {"limits-TOTAL_FORMS": "1", "limits-INITIAL_FORMS": "0", "limits-0-tenant": str(acme.pk)}
     limit |= {f"limits-0-{name}": value for name, value in ({"burst": "2"} | values).items()}
     page = admin_client.post(f"{LIST}{acme.pk}/change/", {"weight": "2", "burst": "1"} | limit)
-    assert page.status_code == 200
-    assert said in page.content.decode()
+    [errors] = page.context["inline_admin_formsets"][0].formset.errors
+    assert list(errors) == [at]
+    assert said in errors[at][0]
     assert not acme.limits.exists()
 
 
