@@ -107,8 +107,25 @@ def test_the_command_prints_a_table_and_json(tenants: dict[str, Tenant], capsys:
         ("a", 0.5, 0.25),
         ("b", 0.5, 0.75),
     ]
-    with pytest.raises(CommandError, match="window_s 0"):
-        call_command("shares", "--window", "0")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--window=0"], "--window 0: must be above 0, and at most 86400 seconds, a day"),
+        (["--window=-5"], "--window -5: must be above 0"),
+        (["--window=nan"], "--window nan: must be above 0"),
+        (["--window=1e400"], "--window inf: must be above 0"),
+        (["--window=90000"], "--window 90000: must be above 0"),
+        (["--window=soon"], "argument --window: invalid float value: 'soon'"),
+        (["--json", "--metrics"], "argument --metrics: not allowed with argument --json"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_sentence_that_names_the_option(options: list[str], said: str):
+    with pytest.raises(CommandError) as refused:
+        call_command("shares", *options)
+    assert said in str(refused.value)
 
 
 def test_metrics_are_gauges_of_the_window(tenants: dict[str, Tenant]):

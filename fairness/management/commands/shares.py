@@ -20,7 +20,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseError
 
-from fairness.observed import WINDOW_S, Observed, Shares, as_metrics, observe
+from fairness.observed import LONGEST_S, WINDOW_S, Observed, Shares, as_metrics, observe
 
 COLUMNS = ("tenant", "lane", "weight", "served_s", "share", "due", "starts", "waiting", "in_flight", "backlog_age_s",
            "throttled", "refused", "reason")  # fmt: skip
@@ -31,14 +31,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--window", type=float, default=WINDOW_S, metavar="S", help="seconds, up to a day (60)")
-        parser.add_argument("--json", action="store_true", help="print an object of JSON")
-        parser.add_argument("--metrics", action="store_true", help="print metrics in Prometheus' text format")
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="print an object of JSON")
+        form.add_argument("--metrics", action="store_true", help="print metrics in Prometheus' text format")
 
     def handle(self, *_: Any, **options: Any) -> None:
         try:
             found = observe(window_s=options["window"])
         except ValueError as problem:
-            raise CommandError(str(problem)) from problem
+            wanted = f"must be above 0, and at most {LONGEST_S:g} seconds, a day"
+            raise CommandError(f"--window {options['window']:g}: {wanted}") from problem
         except DatabaseError as problem:
             reason = str(problem).strip().partition("\n")[0]
             raise CommandError(f"the database does not answer: {reason}") from problem
