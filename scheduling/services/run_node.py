@@ -12,8 +12,9 @@ from django.db import Error as DatabaseError
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from scheduling.conf import SchedulingSettings
+from scheduling.conf import Fairness, SchedulingSettings, Stop
 from scheduling.failpoints import arm_from_environment
+from scheduling.models import Hold
 from scheduling.node.health import Health, HealthServer
 from scheduling.services.replan_zones import replan_if_changed
 
@@ -44,19 +45,33 @@ def build_node(configured: SchedulingSettings, *, node_id: str, region: str = ""
 
 
 def run_beside(configured: SchedulingSettings, node: Runnable) -> None:
-    """Start what goes on beside a node: it says how it is, and plans anew where tzdata has changed.
+    """Start what goes on beside a node: it says how it is, forgets holds where it holds nobody, and plans anew where
+    tzdata has changed.
 
-    The second may take a minute for a million jobs, and the others must not wait. Raises FairbeatError.
+    The last may take a minute for a million jobs, and the others must not wait. Raises FairbeatError.
     """
     if configured.HEALTH:
         HealthServer(configured.HEALTH, node.health).start()
-    Thread(target=_replan, name="replan zones", daemon=True).start()
+    Thread(target=_put_right, args=[configured], name="put right", daemon=True).start()
 
 
-def _replan() -> None:
+def _put_right(configured: SchedulingSettings) -> None:
     try:
+        forget_holds(configured)
         replan_if_changed()
     except DatabaseError as problem:
-        logger.error("next occurrences were not computed anew for this tzdata; the next start tries again: %s", problem)
+        logger.error(
+            "what an earlier node or tzdata has left was not put right; the next start tries again: %s", problem
+        )
     finally:
         connection.close()
+
+
+def forget_holds(configured: SchedulingSettings) -> None:
+    """Where nodes claim all that is due, no tenant is held any more. What stayed of a time when some were would, once
+    they are again, excuse occurrences that nothing has held.
+
+    Raises django.db.Error.
+    """
+    if configured.fairness is Fairness.OFF or configured.STOP is Stop.TWO:
+        Hold.objects.all().delete()
