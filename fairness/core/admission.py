@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairness.core.leases import Wanted
 from fairness.core.terms import Bound, BoundKey, Terms
 
 BUDGET, CAP, RATE = "budget", "cap", "rate"  # why something waits that was refused
@@ -49,6 +50,9 @@ class Limiter(Protocol):
 
     def admit(self, requests: Sequence[Request]) -> list[Refusal | None]:
         """In their order; None: it may go, and is in."""
+
+    def lease(self, wanted: Sequence[Wanted]) -> list[int]:
+        """How many tokens of each of these rates are spent now, for fires that are yet to come; see `leases`."""
 
     def leave(self, requests: Sequence[Request], *, unspent: bool = False) -> None:
         """They are over. ``unspent``: they did not go after all, and give their tokens back."""

@@ -17,6 +17,7 @@ from math import ceil
 
 from fairness.core.admission import CAP, RATE, Refusal, Request
 from fairness.core.caps import Cap
+from fairness.core.leases import Wanted, lendable
 from fairness.core.rate import SLOWEST_PER_S, Rate
 from fairness.core.split import part_of, rate_part
 from fairness.core.terms import Bound, BoundKey
@@ -76,6 +77,21 @@ class LocalLimiter:
         self._drop_ended(now)
         nodes = self._alive()
         return [self._admit(request, nodes, now) for request in requests]
+
+    def lease(self, wanted: Sequence[Wanted]) -> list[int]:
+        """Of this node's part, which is all that it has: nobody else takes of it."""
+        now = self._clock()
+        nodes = self._alive()
+        granted = []
+        for one in wanted:
+            rate = self._rate(one.key, one.bound, nodes, now)
+            if rate is None:
+                granted.append(0)
+                continue
+            bucket = self._buckets[one.key]
+            part = Bound(bucket.per_s, bucket.burst)
+            granted.append(rate.take(now, lendable(part, rate.tokens(now), one.in_hand, nodes=1)))
+        return granted
 
     def leave(self, requests: Sequence[Request], *, unspent: bool = False) -> None:
         for request in requests:

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairness.core.admission import CAP, RATE, Refusal, Request
+from fairness.core.leases import Wanted, most_of
 from fairness.core.limits import LEASE_S, REBUILD_S, LocalLimiter
 from fairness.core.terms import Bound, BoundKey
 from fairness.limiting.wire import TIMEOUT_S, Script, Wire
 
 logger = logging.getLogger(__name__)
 
-ADMIT, HOLD, LEAVE = (Script("limits.lua", name) for name in ("admit.lua", "hold.lua", "leave.lua"))
+ADMIT, HOLD, LEASE, LEAVE = (Script("limits.lua", f"{name}.lua") for name in ("admit", "hold", "lease", "leave"))
 PIECE = 500  # requests in one call: about ten milliseconds of Redis, a fifth of the time-out
 UNPROVEN_S = TIMEOUT_S  # after which to ask again when there was no answer
 
@@ -92,6 +93,18 @@ class RedisLimiter:
                 if refusal is None:
                     self._enter(requests[place], now, has_spent=True)
         return answers
+
+    def lease(self, wanted: Sequence[Wanted]) -> list[int]:
+        """None while the circuit is open: a part of a limit begins empty, and is asked for fire by fire."""
+        if not self._is_reachable():
+            return [0] * len(wanted)
+        nodes = len({*self._nodes(), self._node})
+        granted: list[int] = []
+        for piece in _pieces([*wanted]):
+            words = [_rate_words(one.key, one.bound, most_of(one.bound, nodes) - one.in_hand) for one in piece]
+            reply = self._call(LEASE, {"wanted": words})
+            granted += [0] * len(piece) if reply is None else reply[1:]
+        return granted
 
     def leave(self, requests: Sequence[Request], *, unspent: bool = False) -> None:
         stays = [stay for request in requests if (stay := self._stays.pop(request.member, None)) is not None]
@@ -243,7 +256,7 @@ def _bound_words(key: BoundKey, bound: Bound) -> Words:
 
 
 def _rate_words(key: BoundKey, bound: Bound, *tokens: float) -> Words:
-    """As ``hold.lua`` and ``leave.lua`` read it."""
+    """As ``hold.lua``, ``lease.lua`` and ``leave.lua`` read it."""
     assert bound.rate_per_s is not None  # it is of a rate
     return [_name(key), 1 / bound.rate_per_s, bound.burst, *tokens]
 

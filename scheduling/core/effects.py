@@ -11,6 +11,7 @@ from datetime import datetime
 
 from fairness.core.admission import Request
 from fairness.core.exchange import Told
+from fairness.core.leases import Wanted
 from scheduling.core.fire import Fire, State
 from scheduling.core.plans import JobPlan
 
@@ -205,6 +206,13 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """Tokens of rates, for fires that are yet to come. Answered by ``Engine.leased``."""
+
+    wanted: Sequence[Wanted]
+
+
+@dataclass(frozen=True, slots=True)
 class LetGo:
     """These were admitted, and their places are free: they are over, or ``unspent``, they did not go after all. Needs
     no answer.
@@ -276,6 +284,6 @@ StoreEffect = (
     | LookAtRuns
     | Hold
 )
-Effect = (
-    StoreEffect | Publish | Admit | LetGo | Keep | Exchange | ReadTerms | LookAtQueues | Redrive | TakeAgain | HandOver
-)
+LimitsEffect = Admit | Lease | LetGo | Keep  # for whoever asks limits, one after another
+
+Effect = StoreEffect | Publish | LimitsEffect | Exchange | ReadTerms | LookAtQueues | Redrive | TakeAgain | HandOver

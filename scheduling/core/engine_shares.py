@@ -11,7 +11,7 @@ from fairness.core.standing import TenantStanding
 from fairness.core.terms import Terms
 from scheduling.core.clock import Clock
 from scheduling.core.dispatch import Dispatch
-from scheduling.core.effects import Admit, Effect, LookAtRuns
+from scheduling.core.effects import Admit, Effect, Lease, LookAtRuns
 from scheduling.core.runs import RunSeen
 from scheduling.core.sharing import Sharing
 
@@ -47,6 +47,12 @@ class EngineShares:
         if self._may_act(now):
             return self._dispatch.send(fires)
         self._dispatch.send_later(fires)
+        return []
+
+    def leased(self, effect: Lease, tokens: Sequence[int]) -> list[Effect]:
+        """In the order of what was wanted: so many are spent, and in hand."""
+        assert self._sharing is not None
+        self._sharing.turns.terms.leases.granted(effect.wanted, tokens, self._clock.monotonic())
         return []
 
     def runs_seen(self, effect: LookAtRuns, runs: Sequence[RunSeen]) -> list[Effect]:  # noqa: ARG002

@@ -2,7 +2,7 @@
 
 ::
 
-    go ──┬─ its lane has no bound, its tenant no limit: straight on ────────────────────────────┐
+    go ──┬─ its lane has no bound, its tenant no limit, or a token is in hand: straight on ─────┐
          └─ a ticket waits in the fair queue ── call ─┬─ stored: Release ─> go ─┐               │
               │  ^                                    └─ in our hands ──────────┴─ Admit? ─> Publish ─> confirmed
               │  └── refused: it waits on, and its tenant is parked ───────────────┘            │
@@ -25,7 +25,7 @@ from fairness.core.admission import Refusal
 from fairness.core.node import TURN, Ticket
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Admit, Asked, Settlement
+from scheduling.core.effects import Admit, Asked, Lease, Settlement
 from scheduling.core.fire import Fire
 from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
 from scheduling.core.turn_book import TurnBook
@@ -78,8 +78,7 @@ class FairTurns(TurnBook):
                 turn = None
             if turn is None:
                 path: Path = (fire.work.lane.value, fire.work.tenant_id, fire.work.task)
-                is_free = self.terms.meet(path[1]) and self.rooms[path[0]].limit is None
-                if is_free and not self.terms.is_asked_for(path):
+                if self._passes(fire, path, now):
                     publish.append(fire)
                 else:
                     self._offer(fire, path, now)
@@ -90,6 +89,18 @@ class FairTurns(TurnBook):
                 turn.fire = fire
                 self._go_on(turn, publish, now)
         return publish
+
+    def _passes(self, fire: Fire, path: Path, now: float) -> bool:
+        """Its lane has no bound, and its tenant no limit; or a token is in hand, and nothing of its tenant waits."""
+        _, tenant, _ = path
+        if not self.terms.meet(tenant) or self.rooms[path[0]].limit is not None:
+            return False
+        if not self.terms.is_asked_for(path):
+            return True
+        if self.standings.do_wait(tenant) or self.terms.tokens(path, now) is None:
+            return False
+        self.standings.of(path[:2], now).start(fire.id, now)
+        return True
 
     def _offer(self, fire: Fire, path: Path, now: float) -> Turn:
         turn = Turn(fire, path)
@@ -106,7 +117,7 @@ class FairTurns(TurnBook):
 
     def _go_on(self, turn: Turn, publish: list[Fire], now: float) -> None:
         """It is its turn, and it is in our hands."""
-        if self.terms.is_asked_for(turn.path) and not turn.is_admitted:
+        if not self._has_permit(turn, now):
             turn.stage = Stage.ADMITTING
             turn.request = self.terms.request(turn)
             self._to_admit.append(turn)
@@ -115,6 +126,12 @@ class FairTurns(TurnBook):
             turn.stage = Stage.GOING
             self.standings.of(turn.tenant_lane, now).start(turn.fire.id, now)
             publish.append(turn.fire)
+
+    def _has_permit(self, turn: Turn, now: float) -> bool:
+        if turn.is_admitted or turn.purses or not self.terms.is_asked_for(turn.path):
+            return True
+        turn.purses = self.terms.tokens(turn.path, now) or ()
+        return bool(turn.purses)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -182,6 +199,11 @@ class FairTurns(TurnBook):
         asked = [(turn.fire, turn.request) for turn in self._to_admit if turn.request and turn.stage is Stage.ADMITTING]
         self._to_admit.clear()
         return [Admit(asked)] if asked else []
+
+    def to_lease(self) -> list[Lease]:
+        """What is to be asked for ahead of need."""
+        wanted = self.terms.leases.wanted()
+        return [Lease(wanted)] if wanted else []
 
     def admitted(self, asked: Asked, answers: Sequence[Refusal | None], now: float) -> list[Fire]:
         """Returns those that are to be published."""

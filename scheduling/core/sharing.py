@@ -306,7 +306,7 @@ class Sharing:
             effects.append(LetGo(freed.unspent, unspent=True))
         if may_act:
             effects += self._keep(now)
-            effects += self.turns.to_admit()
+            effects += [*self.turns.to_admit(), *self.turns.to_lease()]
             effects += self.holds.write(now, self._marks.epochs(self._marks.shards))
             effects += self._exchange(now)
             if self.turns.terms.has_to_read:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from fairness.core.standing import GRANTS_KEPT, Grant, TenantStanding
+from fairness.core.terms import LANES
 from scheduling.core.turn import TenantLane, Turn
 
 WINDOW_S, SLICE_S = 60.0, 5.0
@@ -154,6 +155,11 @@ class Standings:
         if found is None:
             found = self._by_lane[key] = Standing(now)
         return found
+
+    def do_wait(self, tenant: int) -> bool:
+        """Whether anything of this tenant waits."""
+        lanes = (self._by_lane.get((lane, tenant)) for lane in LANES)
+        return any(standing is not None and standing.waiting for standing in lanes)
 
     def __iter__(self) -> Iterator[tuple[TenantLane, Standing]]:
         return iter(self._by_lane.items())

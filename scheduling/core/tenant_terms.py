@@ -8,7 +8,8 @@ from typing import Any
 
 from fairness.core.admission import CAP, RATE, Refusal, Request, request_of
 from fairness.core.fair_queue import FairQueue
-from fairness.core.terms import BoundKey, Terms
+from fairness.core.leases import Leases, Purse
+from fairness.core.terms import Bound, BoundKey, Terms
 from scheduling.core.fire import Lane
 from scheduling.core.turn import SHARE, Path, TenantLane, Turn
 from scheduling.core.turn_gates import Asking
@@ -20,13 +21,15 @@ LANES = tuple(lane.value for lane in Lane)
 class TenantTerms:
     """Nothing is known before ``set``. Times are monotonic seconds. One thread owns it."""
 
-    def __init__(self, queue: FairQueue[Turn]) -> None:
-        self._queue = queue
+    def __init__(self, queue: FairQueue[Turn], *, follows_all: bool) -> None:
+        self._queue, self._follows_all = queue, follows_all
         self.is_known = False
         self.guarded: Collection[str] = frozenset()
         self._terms: Mapping[int, Terms] = {}
         self.asking: dict[int, Asking] = {}  # by limited tenant
         self._is_asked: dict[Path, bool] = {}
+        self.leases = Leases()
+        self._purses: dict[Path, tuple[Purse, ...] | None] = {}
         self._waited_for: set[BoundKey] = set()  # caps under which somebody has to leave
         self._unknown: set[int] = set()  # tenants that wait until their terms are known
         self.has_to_read = False  # since one of those came
@@ -39,6 +42,8 @@ class TenantTerms:
             self._unknown.discard(tenant)
             self._ask_again(tenant, ())
         self._is_asked.clear()
+        self._purses.clear()
+        self.leases.keep_only(self._bound)
         for tenant, new in terms.items():
             if (old := before.get(tenant)) == new:
                 continue
@@ -97,6 +102,25 @@ class TenantTerms:
             terms = self._terms[path[1]]
             found = self._is_asked[path] = bool(terms.bounds_of(path[0], path[2])) or terms.daily_fires is not None
         return found
+
+    def tokens(self, path: Path, now: float) -> tuple[Purse, ...] | None:
+        """A token of each of its limits, out of what this node has in hand; None: there are none, it has to be asked.
+
+        Only of what ``is_asked_for``.
+        """
+        if path in self._purses:
+            purses = self._purses[path]
+        else:
+            lane, tenant, task = path
+            terms = self._terms[tenant]
+            bounds = () if terms.daily_fires is not None else terms.bounds_of(lane, task)
+            is_seen = self._follows_all or task in self.guarded
+            purses = self._purses[path] = self.leases.purses(bounds, is_seen=is_seen)
+        return purses if purses is not None and self.leases.spend(purses, now) else None
+
+    def _bound(self, key: BoundKey) -> Bound | None:
+        terms = self._terms.get(key[0])
+        return None if terms is None else terms.bounds.get(key[1:])
 
     def request(self, turn: Turn) -> Request:
         lane, tenant, task = turn.path

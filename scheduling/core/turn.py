@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from fairness.core.admission import Request
+from fairness.core.leases import Purse
 from fairness.core.node import State as TicketState
 from fairness.core.node import Ticket
 from scheduling.core.fire import Fire
@@ -52,6 +53,7 @@ class Turn:
     waits_for: str = ""  # for what it was parked
     request: Request | None = None  # under which it was admitted, or is asked for
     is_admitted: bool = False
+    purses: tuple[Purse, ...] = ()  # out of which it has a token each, and was not asked for
     asking: Asking | None = None  # where it counts among those that are asked for
 
     @property

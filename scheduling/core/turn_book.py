@@ -41,7 +41,7 @@ class TurnBook:
         self._freed = Freed()
         self._worthless: list[Fire] = []
         self.standings = Standings()
-        self.terms = TenantTerms(self.queue)
+        self.terms = TenantTerms(self.queue, follows_all=limits.follows_all)
         self.rooms = {lane.value: Room() for lane in Lane}
         for lane, room in self.rooms.items():
             self.queue.set_gates((lane,), [room])
@@ -230,6 +230,10 @@ class TurnBook:
             (self._freed.unspent if unspent else self._freed.over).append((turn.fire, turn.request))
             self.terms.left(turn.request)
         turn.is_admitted, turn.request = False, None
+        if unspent:
+            for purse in turn.purses:
+                purse.left += 1
+        turn.purses = ()
 
     @property
     def has_freed(self) -> bool:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from fairness.core.admission import CAP, Refusal
-from scheduling.core.effects import Admit, Keep, LetGo
+from scheduling.core.effects import Admit, Keep, Lease, LetGo, LimitsEffect
 from scheduling.core.engine import Engine
 from scheduling.node.admitting import Admitting
 from scheduling.node.inbox import Inbox
@@ -20,19 +20,17 @@ logger = logging.getLogger(__name__)
 REST_S = 1.0
 AGAIN_S = 0.5  # after which those are asked for again for whom it could not be told
 
-Asking = Admit | LetGo | Keep
-
 
 class Admission:
     def __init__(self, admitting: Admitting, engine: Engine, inbox: Inbox) -> None:
         self._admitting, self._engine, self._inbox = admitting, engine, inbox
-        self._asked: SimpleQueue[Asking | None] = SimpleQueue()
+        self._asked: SimpleQueue[LimitsEffect | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="limits", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self, effect: Asking) -> None:
+    def ask(self, effect: LimitsEffect) -> None:
         """Returns at once."""
         self._asked.put(effect)
 
@@ -53,11 +51,13 @@ class Admission:
             self._carry_out(effect)
         self._admitting.close()
 
-    def _carry_out(self, effect: Asking | None) -> None:
+    def _carry_out(self, effect: LimitsEffect | None) -> None:
         try:
             match effect:
                 case Admit(asked):
                     self._answer(effect, self._admitting.ask(asked))
+                case Lease(wanted):
+                    self._leased(effect, self._admitting.lease(wanted))
                 case LetGo(asked, unspent):
                     self._admitting.let_go(asked, unspent=unspent)
                 case Keep(asked):
@@ -68,6 +68,11 @@ class Admission:
             logger.exception("limits could not be asked")
             if isinstance(effect, Admit):
                 self._answer(effect, [Refusal(CAP, (one.tenant_id, "", ""), AGAIN_S) for _, one in effect.asked])
+            elif isinstance(effect, Lease):
+                self._leased(effect, [0] * len(effect.wanted))
 
     def _answer(self, effect: Admit, answers: Sequence[Refusal | None]) -> None:
         self._inbox.put(lambda: self._engine.admitted(effect, answers))
+
+    def _leased(self, effect: Lease, tokens: Sequence[int]) -> None:
+        self._inbox.put(lambda: self._engine.leased(effect, tokens))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fairness.core.admission import Limiter, Refusal, Request
+from fairness.core.leases import Wanted
 from scheduling.core.fire import Fire
 
 Asked = tuple[Fire, Request]
@@ -42,6 +43,10 @@ class Admitting:
         if late:
             self._permits.give_back(late)
         return refusals
+
+    def lease(self, wanted: Sequence[Wanted]) -> list[int]:
+        """So many tokens of each are in hand now, for fires that are yet to come."""
+        return self._limiter.lease(wanted)
 
     def let_go(self, asked: Sequence[Asked], *, unspent: bool = False) -> None:
         """They are over; or, ``unspent``, they did not go after all."""

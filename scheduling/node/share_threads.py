@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fairness.core.admission import Limiter
 from fairness.core.exchange import Exchange as Exchanging
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Exchange
+from scheduling.core.effects import Exchange, LimitsEffect
 from scheduling.core.engine import Engine
-from scheduling.node.admission import Admission, Asking
+from scheduling.node.admission import Admission
 from scheduling.node.admitting import Admitting
 from scheduling.node.exchanger import Exchanger
 from scheduling.node.inbox import Inbox
@@ -44,7 +44,7 @@ class ShareThreads:
         if self._exchanger is not None:
             self._exchanger.start()
 
-    def ask(self, effect: Asking) -> None:
+    def ask(self, effect: LimitsEffect) -> None:
         self._admission.ask(effect)
 
     def tell(self, effect: Exchange) -> None:

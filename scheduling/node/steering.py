@@ -23,7 +23,9 @@ from scheduling.core.effects import (
     Exchange,
     HandOver,
     Keep,
+    Lease,
     LetGo,
+    LimitsEffect,
     LookAtQueues,
     Publish,
     ReadTerms,
@@ -56,7 +58,7 @@ class Steering:
         renew_soon: Callable[[], None],
         look: Callable[[Sequence[Fire]], None] | None = None,
         redrive: Callable[[datetime], object] = lambda _: None,
-        limits: Callable[[Admit | LetGo | Keep], None] | None = None,
+        limits: Callable[[LimitsEffect], None] | None = None,
         exchange: Callable[[Exchange], None] | None = None,
         read_terms: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,7 +83,7 @@ class Steering:
                     self._look(fires)
                 case Redrive(now):
                     self._redrive(now)
-                case Admit() | LetGo() | Keep():
+                case Admit() | Lease() | LetGo() | Keep():
                     self._ask_limits(effect)
                 case Exchange():
                     self._exchange(effect)

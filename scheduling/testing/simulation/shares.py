@@ -15,7 +15,7 @@ from fairness.core.exchange import Settled
 from fairness.core.limits import LocalLimiter
 from fairness.core.local_exchange import LocalExchange
 from fairness.core.terms import Bound, Terms
-from scheduling.core.effects import Admit, Exchange, Keep, LetGo
+from scheduling.core.effects import Admit, Exchange, Keep, Lease, LetGo, LimitsEffect
 from scheduling.core.engine import Engine
 from scheduling.core.turn import FairLimits
 from scheduling.node.inbox import Event
@@ -74,19 +74,22 @@ class NodeShares:
         self._happen(lambda: self._engine.reported([report]))
         self._process.after(REPORT_S, self._report)
 
-    def ask(self, effect: Admit | LetGo | Keep) -> None:
+    def ask(self, effect: LimitsEffect) -> None:
         """One after the other, as its thread does."""
         world = self._process.world
         self._asks_at = max(self._asks_at, world.now) + self._delay_s()
         self._process.after(self._asks_at - world.now, lambda: self._asked(effect))
 
-    def _asked(self, effect: Admit | LetGo | Keep) -> None:
+    def _asked(self, effect: LimitsEffect) -> None:
         limiter = self._shares.limiter
         match effect:
             case LetGo(asked, unspent):
                 limiter.leave([request for _, request in asked], unspent=unspent)
             case Keep(asked):
                 limiter.hold([request for _, request in asked])
+            case Lease(wanted):
+                tokens = [0] * len(wanted) if self._faults.strikes(Fault.REDIS_FAILS) else limiter.lease(wanted)
+                self._process.after(self._delay_s(), lambda: self._happen(lambda: self._engine.leased(effect, tokens)))
             case Admit(asked):
                 answers: Sequence[Refusal | None]
                 if self._faults.strikes(Fault.REDIS_FAILS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairness.core.admission import CAP, RATE, Limiter
+from fairness.core.leases import Wanted
 from fairness.core.limits import LEASE_S
 from fairness.core.terms import Bound
 from tests.fairness.limiting.asked import LANE, TASK, WHOLE, admit, cap, count, rate, requests
@@ -113,6 +114,16 @@ def test_a_member_that_nobody_holds_any_more_is_let_go(limiter: Limiter, clock: 
     assert admit(limiter, "c", cap(2)) == [CAP]
     clock.sleep(2)
     assert admit(limiter, "cd", cap(2)) == ["", CAP]
+
+
+def test_what_is_leased_is_spent_and_at_most_half_of_a_bucket_is(limiter: Limiter, clock: Clock) -> None:
+    ((key, bound),) = rate(100, 50)
+    assert limiter.lease([Wanted(key, bound, 4), Wanted(LANE, bound, 0)]) == [6, 10]
+    assert count(limiter, range(50), rate(100, 50)) == 44
+    assert limiter.lease([Wanted(key, bound, 0)]) == [0]
+    clock.sleep(0.2801)
+    assert limiter.lease([Wanted(key, bound, 0)]) == [3]
+    assert count(limiter, range(100, 150), rate(100, 50)) == 25
 
 
 def test_another_limit_counts_at_once(limiter: Limiter, clock: Clock) -> None:

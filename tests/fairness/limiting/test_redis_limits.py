@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairness.core.admission import CAP, RATE
+from fairness.core.leases import Wanted
 from fairness.core.limits import LEASE_S, REBUILD_S
 from fairness.core.rate import Rate
 from fairness.core.terms import Bound
@@ -49,6 +50,14 @@ def limiters(redis_url: str, unique: str) -> Iterator[Nodes]:
             return made
 
         yield make
+
+
+def test_nodes_lease_of_one_bucket_and_none_has_more_than_its_part(limiters: Nodes, clock: Clock) -> None:
+    nodes = limiters(8, clock)
+    clock.sleep(100)
+    ((key, bound),) = rate(100, 50)
+    assert [node.lease([Wanted(key, bound, 0)]) for node in nodes] == [[5]] * 5 + [[0]] * 3
+    assert count(nodes[0], range(50), rate(100, 50)) == 25
 
 
 def test_a_limit_is_of_all_nodes_together(limiters: Nodes, clock: Clock) -> None:
