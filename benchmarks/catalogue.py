@@ -82,6 +82,8 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("fair_queue", "benchmarks.fair_queue", ""),
     Benchmark("fair_simulation", "benchmarks.fair_simulation", "", limit_s=900),
     Benchmark("shared_limits", "benchmarks.shared_limits", ""),
+    Benchmark("workers_away", "benchmarks.workers_away", "", limit_s=1200),
+    Benchmark("limits_cost", "benchmarks.limits_cost", "", limit_s=600),
     Benchmark("memory", "benchmarks.memory", "", limit_s=900),
     Benchmark("recurrence", "benchmarks.recurrence", ""),
     Benchmark("copy_jobs", "benchmarks.copy_jobs", ""),

@@ -7,8 +7,9 @@
 
 A token in hand was spent in the common bucket when it was leased, so all nodes together never exceed a rate by more
 than what they have in hand: ``most_of`` bounds that to four tenths of a second of it. Whose bucket is not at least half
-full gets no lease: near its rate, a tenant is asked for fire by fire, in turn with the other nodes. A token that nobody
-has needed for a second is forgotten, since the bucket has refilled meanwhile. Pure; times are monotonic seconds.
+full gets no lease: near its rate, a tenant is asked for fire by fire, in turn with the other nodes. What nobody has
+needed for a minute is forgotten, and never given back: the bucket has refilled meanwhile. Pure; times are monotonic
+seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST_S = 0.1  # of a rate, in the hands of one node
 MOST_OF_BURST = 0.2
 NODES = 4  # more of them divide among them what so many may have
 MOST = 1000
-IDLE_S = 1.0  # after which a token is forgotten
+IDLE_S = 60.0  # after which a token is forgotten
 AGAIN_S = 1.0  # after an answer that there is none
 
 

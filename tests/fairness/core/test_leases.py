@@ -62,7 +62,7 @@ def test_a_fire_needs_a_token_of_each_of_its_rates_and_else_spends_none() -> Non
     assert (both[0].left, both[1].left) == (9, 0)
 
 
-def test_a_token_that_nobody_needs_for_a_second_is_forgotten() -> None:
+def test_a_token_that_nobody_needs_for_a_minute_is_forgotten() -> None:
     leases = Leases()
     mine = purses(leases)
     leases.spend(mine, 0.0)
