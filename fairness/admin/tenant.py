@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
+from django.db import router
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -19,7 +20,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from fairness.admin import wording
+from fairness.admin.known_tasks import unknown_tasks
 from fairness.models import Budget, Limit, Standing, Tenant, TenantQueue
+from fairness.models.tenant_deletion import in_use
 from fairness.observed import WINDOW_S, Observed, observe
 
 if TYPE_CHECKING:
@@ -85,6 +88,22 @@ class TenantAdmin(TenantModelAdmin):
     def get_urls(self) -> Any:
         shares = self.admin_site.admin_view(self.shares_view)
         return [path("shares/", shares, name="fairness_tenant_shares"), *super().get_urls()]
+
+    def get_deleted_objects(self, objs: Sequence[Tenant] | QuerySet[Tenant], request: HttpRequest) -> Any:
+        """Without a look at each of the jobs that are in the way."""
+        refused = in_use(objs, using=router.db_for_write(Tenant))
+        return ([], {}, set(), refused) if refused else super().get_deleted_objects(objs, request)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """A limit of a task that nobody knows is saved, and said: workers may have tasks that are not known here."""
+        super().save_related(request, form, formsets, change)
+        named = {limit.task for limit in form.instance.limits.all() if limit.task}
+        for task in unknown_tasks(form.instance, named):
+            messages.warning(
+                request,
+                f"task {task!r}: no worker has registered a task of this name, and no job of {form.instance} runs one;"
+                " its limit limits nothing until then",
+            )
 
     def shares_view(self, request: HttpRequest) -> HttpResponse:
         """All that were served lately or have something waiting, against their weights."""

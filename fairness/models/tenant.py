@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django.apps import apps as installed_apps
 from django.apps.registry import Apps
 from django.core.validators import RegexValidator
-from django.db import models
+from django.db import models, router
 
 from fairness.core.node import MAX_WEIGHT, MIN_WEIGHT
 from fairness.models.bounds import Bounds
-from fairness.models.checked import is_outside
+from fairness.models.checked import CheckedManager, is_outside
+from fairness.models.tenant_deletion import TenantQuerySet, refuse_in_use
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 WEIGHT = "a number from 0.001 to 10000"
@@ -29,6 +30,11 @@ class HistoryDays(models.IntegerChoices):
     WEEK = 7, "7 days"
     MONTH = 30, "30 days"
     QUARTER = 90, "90 days"
+
+
+class TenantManager(CheckedManager["Tenant"]):
+    def get_queryset(self) -> TenantQuerySet:
+        return TenantQuerySet(self.model, using=self._db)
 
 
 class Tenant(Bounds):
@@ -67,6 +73,8 @@ class Tenant(Bounds):
         help_text="How long fires and runs are kept. Fixed at creation: it is part of the identity of their rows.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects: ClassVar[TenantManager] = TenantManager()
 
     class Meta:
         ordering = ["slug"]
@@ -108,6 +116,11 @@ class Tenant(Bounds):
             yield "transactional_weight", f"{WEIGHT}, or empty"
         if is_outside(self.stagger, timedelta(0), LONGEST_STAGGER):
             yield "stagger", STAGGER
+
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """As Django's. Raises TenantInUse while it has jobs."""
+        refuse_in_use([self], using=using or router.db_for_write(Tenant, instance=self))
+        return super().delete(using=using, keep_parents=keep_parents)
 
 
 def seed_default_tenant(*, using: str, apps: Apps = installed_apps, **_: Any) -> None:

@@ -1,5 +1,6 @@
 """The Django admin of jobs, of their history, and of the cluster. Django finds it by this package's name."""
 
+from scheduling.admin import known_tasks  # noqa: F401  (tells the pages of tenants which tasks there are)
 from scheduling.admin.calendar import CalendarAdmin
 from scheduling.admin.cluster import NodeAdmin, ShardAdmin
 from scheduling.admin.dead_letter import DeadLetterAdmin

@@ -18,6 +18,7 @@ from django.utils import timezone
 from fairness import standings
 from fairness.core.standing import Grant, TenantStanding
 from fairness.models import Budget, Limit, ServedShare, Standing, Tenant, TenantQueue, WorkerReport
+from scheduling.models import Job, WorkerTask
 
 pytestmark = pytest.mark.django_db
 LIST = "/admin/fairness/tenant/"
@@ -183,3 +184,40 @@ def test_workers_and_queues_are_shown_and_not_edited(admin_client: Client):
     for model in ("workerreport", "tenantqueue"):
         assert admin_client.get(f"/admin/fairness/{model}/add/").status_code == 403
     assert Standing.objects.count() == 0
+
+
+def test_a_tenant_with_jobs_is_not_deleted_and_its_page_says_what_to_do(
+    admin_client: Client, django_assert_max_num_queries: Callable[..., Any]
+):
+    acme, free = Tenant.objects.create(slug="acme"), Tenant.objects.create(slug="free")
+    Job.objects.bulk_create([Job(tenant=acme, task="t", cron="0 6 * * *") for _ in range(3)])
+    with django_assert_max_num_queries(8):
+        page = admin_client.get(f"{LIST}{acme.pk}/delete/").content.decode()
+    assert "acme&#x27;: it has 3 jobs; delete them first" in page
+    asked = {"action": "delete_selected", "_selected_action": [acme.pk, free.pk], "post": "yes"}
+    assert "it has 3 jobs; delete them first" in admin_client.post(LIST, asked).content.decode()
+    assert Tenant.objects.filter(slug__in=["acme", "free"]).count() == 2
+
+    acme.jobs.all().delete()
+    assert admin_client.post(f"{LIST}{acme.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not Tenant.objects.filter(slug="acme").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "is_known"),
+    [("shop.tasks.mial", False), ("shop.tasks.mail", True), ("shop.tasks.export", True), ("celery.chord", True)],
+)
+def test_a_limit_of_a_task_that_nobody_knows_is_saved_and_said(task: str, is_known: bool, admin_client: Client):
+    acme = Tenant.objects.create(slug="acme")
+    WorkerTask.objects.create(name="shop.tasks.mail", is_guarded=True, seen_at=timezone.now())
+    Job.objects.cron("shop.tasks.export", "0 6 * * *", tenant=acme)
+    limit = {"limits-TOTAL_FORMS": "1", "limits-INITIAL_FORMS": "0", "limits-0-tenant": str(acme.pk)}
+    limit |= {"limits-0-task": task, "limits-0-rate_per_s": "5", "limits-0-burst": "1"}
+    values = {"weight": "1", "burst": "1"} | limit
+    page = admin_client.post(f"{LIST}{acme.pk}/change/", values, follow=True)
+    said = [str(message) for message in page.context["messages"] if message.level_tag == "warning"]
+    assert said == ([] if is_known else [
+        "task 'shop.tasks.mial': no worker has registered a task of this name, and no job of acme runs one; its limit"
+        " limits nothing until then"
+    ])  # fmt: skip
+    assert acme.limits.get().task == task
