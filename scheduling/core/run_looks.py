@@ -1,5 +1,5 @@
-"""When to look how those in flight stand: the sooner, the more wait for their places; and no more often than a tenth of
-the store's time allows.
+"""When to look how those in flight stand: the sooner, the more wait for their places; no more often than a tenth of the
+store's time allows; and ever more seldom while nothing comes and nothing ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from scheduling.core.fire import Fire
 
 SOONEST_S, LATEST_S = 0.02, 0.25
 PART = 10  # of the time, at most, is spent on looks
+STILL = 0.05  # of the time for which nothing has stirred
 AT_ONCE = 1000  # fires
 
 
@@ -35,10 +36,10 @@ class RunLooks:
         self._looked_up_to = start + AT_ONCE
         return all_[start : start + AT_ONCE]
 
-    def end(self, now: float, *, does_anybody_wait: bool) -> None:
-        """It is over, well or not."""
+    def end(self, now: float, *, does_anybody_wait: bool, still_s: float) -> None:
+        """It is over, well or not. ``still_s``: for so long nothing has come, and nothing has ended."""
         took_s = 0.0 if self._began is None else now - self._began
         self._began = None
         soonest_s = SOONEST_S if does_anybody_wait else LATEST_S / 2
-        self.every_s = min(max(took_s * PART, soonest_s), LATEST_S)
+        self.every_s = min(max(took_s * PART, soonest_s, still_s * STILL), LATEST_S)
         self._at = now + self.every_s

@@ -54,6 +54,7 @@ AT_ONCE = 1000  # turns, and fires that are stored
 STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
 LONGEST_S = 300.0  # however far off its turn is, or its gate opens: terms change, and so do owners
 SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
+STILL, STILL_MOST_S = 0.05, 0.25  # of the time for which nothing has stirred
 KEEP_S = 5.0
 CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
@@ -202,14 +203,17 @@ class Sharing:
     def exchanged(self, settled: Iterable[Settled], now: float) -> None:
         """How many places this node has, and what all nodes have charged to whom."""
         self._is_exchanging = False
-        self._exchange_at = now + (SOON_S if self.turns.waiting else LATER_S)
         for one in settled:
             if one.is_shared:
-                self._of_all[one.lane] = one
+                before, self._of_all[one.lane] = self._of_all.get(one.lane), one
+                if before is None or (before.in_flight, before.wants) != (one.in_flight, one.wants):
+                    self.turns.stirred_at = now  # with others
                 self.turns.queue.adopt(one.lane, one.tags, one.virtual_time)
             else:
                 self._of_all.pop(one.lane, None)
             self.turns.set_room(one.lane, 0 if self._told_nothing else one.places)
+        still_s = min(STILL * (now - self.turns.stirred_at), STILL_MOST_S)
+        self._exchange_at = now + max(SOON_S if self.turns.waiting else LATER_S, still_s)
 
     def runs_seen(self, runs: Iterable[RunSeen], now: float) -> None:
         self.turns.seen(runs, now)
@@ -217,7 +221,8 @@ class Sharing:
 
     def looked(self, now: float) -> None:
         """A look at what is in flight is over, well or not."""
-        self._looks.end(now, does_anybody_wait=self.turns.waiting > 0)
+        still_s = now - self.turns.stirred_at
+        self._looks.end(now, does_anybody_wait=self.turns.waiting > 0, still_s=still_s)
 
     # -- full tenants ------------------------------------------------------------------------------------------
 

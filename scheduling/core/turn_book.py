@@ -46,6 +46,7 @@ class TurnBook:
         for lane, room in self.rooms.items():
             self.queue.set_gates((lane,), [room])
             self.queue.share(lane)
+        self.stirred_at = 0.0  # when something came, or ended
         self.round_trip_s = 0.0  # from a grant to the broker's confirm, lately
 
     def __len__(self) -> int:
@@ -96,6 +97,7 @@ class TurnBook:
     # -- waiting -----------------------------------------------------------------------------------------------
 
     def _wait(self, turn: Turn, now: float) -> None:
+        self.stirred_at = now
         self.rooms[turn.path[0]].waiting += 1
         self.standings.of(turn.tenant_lane, now).wait(turn, now)
 
@@ -201,6 +203,7 @@ class TurnBook:
 
     def _end(self, turn: Turn, now: float, *, ran_s: float | None = None, unspent: bool = False) -> None:
         """It is over, or is no business of ours any more."""
+        self.stirred_at = now
         ticket, is_granted, standing = turn.ticket, turn.is_granted, self.standings.of(turn.tenant_lane, now)
         self._forget(turn, now, is_granted=is_granted, unspent=unspent)
         if ticket is None:
