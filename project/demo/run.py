@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 import time
@@ -48,6 +49,7 @@ def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_f
     stage.make_tables(empty_first=empty_first)
     clock = stage.set_clock(options)
     refused = stage.bring_jobs(options.jobs)
+    stage.give_terms(options)
     broker_url = settings.CELERY_BROKER_URL
     plan = queue_plan()
     slugs = _slugs()
@@ -57,6 +59,7 @@ def play(options: Options, environ: Mapping[str, str], *, run_dir: Path, empty_f
         *(f"not imported: {verdict}" for verdict in refused[:SHOWN]),
         *([f"not imported: {len(refused) - SHOWN} more lines"] if len(refused) > SHOWN else []),
         f"admin: http://{address}/admin/   user: {stage.USER}   password: {stage.make_login()}",
+        *_questions(environ),
     ]
     try:
         with children(run_dir / "demo", environ) as family:
@@ -92,6 +95,17 @@ def _start(family: Children, address: str, *, wanted: set[str]) -> None:
         lambda: _consumes(worker, wanted), what="the worker does not consume all queues", timeout_s=READY_S
     )
     family.wait_until(lambda: _listens(address), what="the web admin does not listen", timeout_s=READY_S)
+
+
+def _questions(environ: Mapping[str, str]) -> list[str]:
+    """What to type in another terminal, to see who gets what, and why something waits."""
+    manage = f"{shlex.quote(os.path.relpath(sys.executable))} manage.py"
+    return [
+        f"in another terminal: export FAIRBEAT_STOP={environ['FAIRBEAT_STOP']}"
+        f" DATABASE_URL={shlex.quote(environ['DATABASE_URL'])}",
+        f"who gets what: {manage} shares   why it waits: {manage} explain {shlex.quote(stage.a_job())}"
+        "   (give its tenant a rate of 1 in the admin, and ask again)",
+    ]
 
 
 def _slugs() -> list[str]:

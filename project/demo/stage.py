@@ -14,19 +14,23 @@ from pathlib import Path
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import DatabaseError, connection
+from django.db.models import F
 from django.utils import timezone
 
 from fairness.models import Tenant, TenantQueue
 from fairness.queues import QueuePlan
 from project.demo.database import MARK
-from project.demo.options import Options
+from project.demo.options import OWN_JOBS, Options
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Lane
-from scheduling.models import JobClock
+from scheduling.models import Job, JobClock
 from scheduling.services.import_jobs import Change, Verdict, import_jobs
 
 TASK = "project.demo.tasks.effect"
 USER = "demo"
+WEIGHTS = {"acme": 3.0, "bakery": 1.0}
+RATES = {"acme": 100.0, "bakery": 100.0, "drones": 10.0}  # fires a second of job time, more than their jobs ask for:
+# nothing is held until somebody lowers one. Without any, nodes of stop 3 would not count what these are served.
 SOON_S = 1.5  # real seconds to the start of the clock: a node learns of it at its next renewal
 
 
@@ -66,6 +70,24 @@ def bring_jobs(file: Path) -> list[Verdict]:
     if len(refused) == len(verdicts):
         raise NoJobs(f"JOBS {str(file)!r}: there is no job in it" + (f"; {refused[0]}" if refused else ""))
     return refused
+
+
+def give_terms(options: Options) -> None:
+    """Weights and rates, to tenants of the demo's own jobs."""
+    if options.jobs != OWN_JOBS:
+        return
+    for tenant in Tenant.objects.filter(slug__in={*WEIGHTS, *RATES}):
+        tenant.weight = WEIGHTS.get(tenant.slug, tenant.weight)
+        tenant.rate_per_s = RATES[tenant.slug] * max(1.0, options.speed)
+        tenant.burst = round(tenant.rate_per_s)
+        tenant.save()
+
+
+def a_job() -> str:
+    """One to ask about, as TENANT/NAME: of the tenant with the lowest rate, if any has one, the densest."""
+    first = (F("tenant__rate_per_s").asc(nulls_last=True), F("every").asc(nulls_last=True), "pk")
+    job = Job.objects.select_related("tenant").order_by(*first)[0]
+    return f"{job.tenant}/{job.name}"
 
 
 def put_queues_in_use(plan: QueuePlan, *, limit: int) -> set[str]:

@@ -74,6 +74,7 @@ def test_an_hour_of_schedule_in_a_few_seconds_is_played_and_counted(demo: Demo):
         assert 0 <= found[latency]["p50"] <= found[latency]["p99"] <= found[latency]["max"]
     assert status == 0
     assert "not imported: line 4: refused: cron '0 0 30 2 *'" in process.output
+    assert "manage.py shares   why it waits: " in process.output
     assert JobClock.objects.now() == end
 
 
