@@ -66,17 +66,18 @@ class Prefork:
             release()
             over()
 
-        def on_success(*args: Any, **options: Any) -> Any:
+        # The process is free by now: the next request goes before this one is acknowledged and accounted for.
+        def on_success(*args: Any, **options: Any) -> None:
             try:
-                return succeeded(*args, **options)
-            finally:
                 end()
+            finally:
+                succeeded(*args, **options)
 
-        def on_failure(*args: Any, **options: Any) -> Any:
+        def on_failure(*args: Any, **options: Any) -> None:
             try:
-                return failed(*args, **options)
-            finally:
                 end()
+            finally:
+                failed(*args, **options)
 
         def on_timeout(soft: Any, timeout: Any) -> Any:
             try:
