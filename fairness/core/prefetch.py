@@ -11,10 +11,12 @@ one while a slot elsewhere is free. Short ones are delivered ahead, or slots wou
 each. The threshold is also fifty round trips, where these are long. A queue that is empty costs a question each quarter
 of a second; after ten seconds it is delivered again, one message ahead, and the first one that comes ends that.
 
-Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. Of tasks
-that take less than 20 ms more is ahead, up to four times the slots: what waits for a slot takes it 20 ms. A number that
-has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue is
-consumed anew: by a quarter at least, and once a minute; at once only if it grows, slots stand idle, and the queue's
+Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. Those that
+are *crowded*, of which more than half of what may be ahead is here for a good part of the time, share the slots among
+themselves: else a hundred that have a task now and then would leave one ahead to the one that floods, and slots idle.
+Of tasks that take less than 20 ms more is ahead, up to four times the slots: what waits for a slot takes it 20 ms. A
+number that has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue
+is consumed anew: by a quarter at least, and once a minute; at once only if it grows, slots stand idle, and the queue's
 tasks are known to be short.
 
 Pure: it reads no clock, and consumes nothing.
@@ -32,7 +34,9 @@ AHEAD_S = 0.02  # of work that may wait for each slot, if that is more than one 
 MIN_S = 1e-6
 MOST = 4  # messages for each slot, what runs included
 PART = 0.25  # of a slot
-LATEST = 0.2  # what the latest task counts for in the mean of its queue
+LATEST = 0.2  # what the latest task, or look, counts for in the mean of its queue
+CROWDED = 0.25  # of the time
+LOOK_S = 0.4  # at least, over which it is seen whether a queue is crowded
 LATELY_S = 10.0
 SELDOM_S = 60.0
 CHANGED = 1.25
@@ -51,6 +55,28 @@ class Inflow:
     empty_since: float | None = None  # as it was asked
     here: int = 0  # messages of it in this worker
     most: int = 0  # of these at once, since it was looked at
+    full_since: float | None = None  # more than half of what may be ahead is here
+    full_s: float = 0.0  # so far, since it was looked at
+    full: float = 0.0  # the part of the time in which it is, lately
+
+    def count(self, change: int, now: float) -> None:
+        """So many more are here."""
+        self.here = max(self.here + change, 0)
+        self.most = max(self.most, self.here)
+        is_full = bool(self.ahead) and 2 * self.here > (self.ahead or 0)
+        if is_full and self.full_since is None:
+            self.full_since = now
+        elif not is_full and self.full_since is not None:
+            self.full_s += now - self.full_since
+            self.full_since = None
+
+    def look(self, now: float, since: float) -> None:
+        """How full it was since then."""
+        if self.full_since is not None:
+            self.full_s += now - self.full_since
+            self.full_since = now
+        self.full += LATEST * (self.full_s / (now - since) - self.full)
+        self.full_s = 0.0
 
     def learn(self, took_s: float) -> None:
         before = self.mean_s
@@ -64,6 +90,7 @@ class Inflows:
         self._queues: dict[str, Inflow] = {}
         self._can_ask = can_ask and not is_fixed
         self._is_fixed = is_fixed
+        self._looked_at = 0.0
         self.round_trip_s = 0.0
 
     def __contains__(self, queue: str) -> bool:
@@ -79,24 +106,23 @@ class Inflows:
     def disconnected(self) -> None:
         """Nothing is consumed any more; what was learnt stays."""
         for queue in self._queues.values():
-            queue.ahead, queue.here = None, 0
+            queue.ahead, queue.here, queue.full_since, queue.full_s = None, 0, None, 0.0
 
     def came(self, queue: str, now: float) -> None:
         """A message of it is here."""
         if (found := self._queues.get(queue)) is not None:
             found.came_at, found.empty_since = now, None
-            found.here += 1
-            found.most = max(found.most, found.here)
+            found.count(1, now)
 
     def empty(self, queue: str, now: float) -> None:
         """It was asked, and has none."""
         if (found := self._queues.get(queue)) is not None and found.empty_since is None:
             found.empty_since = now
 
-    def went(self, queue: str, took_s: float | None) -> None:
+    def went(self, queue: str, took_s: float | None, now: float) -> None:
         """A message of it is over, and has run so long; None: it has not run."""
         if (found := self._queues.get(queue)) is not None:
-            found.here = max(found.here - 1, 0)
+            found.count(-1, now)
             if took_s is not None:
                 found.learn(took_s)
 
@@ -122,10 +148,13 @@ class Inflows:
 
     def changes(self, now: float, *, slots: int, has_idle_slots: bool) -> list[tuple[str, int]]:
         """Which queues are to be consumed otherwise than they are, and how."""
+        self._look(now)
         active = {name for name, queue in self._queues.items() if self._counts(queue, now)}
-        total = sum(self._queues[name].weight for name in active)
+        crowded = {name for name in active if self._queues[name].full >= CROWDED}
+        of_active, of_crowded = (sum(self._queues[name].weight for name in names) for names in (active, crowded))
         changed = []
         for name, queue in self._queues.items():
+            total = of_crowded if name in crowded else of_active
             share = _ahead(slots * queue.weight / total, queue.mean_s) if name in active else 1
             is_known = queue.ahead is not None and queue.mean_s is not None
             is_short = is_known and queue.most >= (queue.ahead or 0) and has_idle_slots
@@ -134,6 +163,12 @@ class Inflows:
             if ahead != queue.ahead:
                 changed.append((name, ahead))
         return changed
+
+    def _look(self, now: float) -> None:
+        if now - self._looked_at >= LOOK_S:
+            for queue in self._queues.values():
+                queue.look(now, self._looked_at)
+            self._looked_at = now
 
     def _counts(self, queue: Inflow, now: float) -> bool:
         return self._is_fixed or (queue.came_at is not None and now - queue.came_at < LATELY_S)

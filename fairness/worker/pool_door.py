@@ -172,7 +172,7 @@ class PoolDoor:
             return
         self._pumping.add(me)
         try:
-            while (ticket := self._next()) is not None:
+            while self._door.free > 0 and (ticket := self._next()) is not None:
                 if ticket.item.request is None:
                     self._in_loop(self._ask, ticket)
                 else:
@@ -221,9 +221,10 @@ class PoolDoor:
 
     def _end(self, ticket: Ticket[Errand[Any]], *, has_run: bool) -> None:
         with self._lock:
-            took_s = self._door.ended(ticket, monotonic(), has_run=has_run)
+            now = monotonic()
+            took_s = self._door.ended(ticket, now, has_run=has_run)
             if took_s is not None:
-                self._inflows.went(ticket.item.queue, took_s if has_run else None)
+                self._inflows.went(ticket.item.queue, took_s if has_run else None, now)
 
     def _end_the_lost(self, after_s: float) -> None:
         """A pool of processes that was flushed forgets what it had not begun, and calls nobody."""

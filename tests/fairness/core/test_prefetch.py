@@ -23,7 +23,7 @@ def busy(flows: Inflows, queues: Iterable[str], now: float, *, took_s: float = 0
     for queue in queues:
         for _ in range(here):
             flows.came(queue, now)
-        flows.went(queue, took_s)
+        flows.went(queue, took_s, now)
 
 
 @pytest.fixture
@@ -62,6 +62,32 @@ def test_a_crowd_has_one_each_at_least():
     assert apply(flows, 1.0, idle=True) == {"heavy": 7}
 
 
+@pytest.mark.parametrize(("floods", "ahead"), [(["flood"], 8), (["flood", "other flood"], 4)])
+def test_floods_have_all_slots_ahead_though_a_hundred_others_have_a_task_now_and_then(floods, ahead):
+    others = [f"q{n}" for n in range(100)]
+    flows = Inflows()
+    flows.set_queues(dict.fromkeys([*others, *floods], 1.0))
+    found = apply(flows, 0.0)
+    assert set(found.values()) == {1}
+
+    for step in range(60):  # of 50 ms, as long as a task
+        now = step * 0.05
+        for number, queue in enumerate(others):
+            if step % 20 == number % 20:
+                flows.came(queue, now)
+            elif step and step % 20 == (number + 1) % 20:
+                flows.went(queue, 0.05, now)
+        for queue in floods:
+            if step:
+                flows.went(queue, 0.05, now - 0.003)
+            flows.came(queue, now)
+        if step % 10 == 9:
+            found |= apply(flows, now, idle=True)
+
+    assert {found[queue] for queue in others} == {1}
+    assert {found[queue] for queue in floods} == {ahead}
+
+
 @pytest.mark.parametrize(("weight", "ahead"), [(0.1, 1), (1.0, 2), (10.0, 4)])
 def test_who_is_to_have_a_good_part_of_a_slot_has_two_so_that_one_is_here_when_another_ends(weight, ahead):
     flows = Inflows()
@@ -76,7 +102,7 @@ def test_nothing_grows_before_its_tasks_are_known_to_be_short(flows):
     flows.came("one", 1.0)
     assert apply(flows, 1.0, idle=True) == {}
 
-    flows.went("one", 0.02)
+    flows.went("one", 0.02, 1.0)
     flows.came("one", 2.0)
     assert apply(flows, 2.0, idle=True) == {"one": 8}
 
@@ -112,7 +138,7 @@ def test_who_was_idle_for_long_has_one_again(flows):
 
 def test_of_long_tasks_none_comes_ahead_until_they_are_half_as_long(flows):
     flows.came("one", 1.0)
-    flows.went("one", 0.15)
+    flows.went("one", 0.15, 1.0)
     assert apply(flows, 1.0) == {"one": ASKED}
 
     for number in range(4):
@@ -186,7 +212,7 @@ def test_without_a_door_all_share_by_weight_from_the_start_and_for_good():
 def test_a_queue_that_is_not_in_use_any_more_is_forgotten(flows):
     flows.set_queues({"one": 1.0})
     flows.came("three", 1.0)
-    flows.went("three", 1.0)
+    flows.went("three", 1.0, 1.0)
 
     assert "three" not in flows
     assert apply(flows, 1.0) == {}
