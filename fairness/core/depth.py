@@ -13,6 +13,9 @@ stand before the workers, each after two reports in a row that say so; and at on
 what the formula gives for the requests as they are now. How many stand there by chance follows from how many are on
 their way (Poisson), and is let be.
 
+Slots that are idle beside as many requests as there are slots, which stand before them, lack no depth: workers do not
+take what is there, since its queue is being declared, or comes to them few at a time. More would only stand there, too.
+
 Rules
 -----
 - Without any report ever there is no depth: workers that say nothing are not bounded.
@@ -123,8 +126,9 @@ class Depth:
         if in_flight is not None:
             standing = max(standing, in_flight - sum(report.busy for report in reports) - under_way)
         stands = standing > SPARE + 2 * sqrt(1 + under_way)
-        self._idle = self._idle + 1 if is_idle and self._was_ready else 0
-        self._standing = self._standing + 1 if stands and not is_idle else 0
+        is_short = is_idle and standing <= self.slots + under_way  # the way may be twice as long as it is known to be
+        self._idle = self._idle + 1 if is_short and self._was_ready else 0
+        self._standing = self._standing + 1 if stands and not is_short else 0
         if self._idle and self._factor < (known := 1 + round_trip_s / self.mean_s):
             self._factor = known  # requests are shorter than they were, or than was thought while none had ended
         elif self._idle >= IN_A_ROW:

@@ -69,6 +69,15 @@ def test_requests_that_stand_in_the_broker_count_where_it_is_known_what_is_in_fl
     assert [looks.look(replace(FULL, waiting=0), in_flight=18) for _ in range(3)] == [16, 16, 16]
 
 
+def test_idle_slots_beside_as_many_requests_as_there_are_slots_are_no_lack_of_depth(looks: Looks) -> None:
+    """It grew without end, and what workers do not take stood there for nothing."""
+    for _ in range(100):
+        depth = looks.look(IDLE)
+        assert depth is not None
+    grown = [looks.look(IDLE, in_flight=looks.depth.depth) for _ in range(100)]
+    assert max(depth for depth in grown[-10:] if depth is not None) <= 8 + 10 + 2 * 83 * 0.05 + 4
+
+
 def test_one_report_alone_changes_nothing(looks: Looks) -> None:
     assert [looks.look(report) for report in (FULL, IDLE, FULL, IDLE, STANDING, FULL, STANDING)] == [17] * 7
 
