@@ -8,11 +8,12 @@ worker starts. ``fair`` is a worker with FAIRNESS=queues that follows the queues
 with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both acknowledge late.
 
 ``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
-seconds after the first task began. ``per_s``: one queue of tasks that do nothing, drained by one worker; tasks a second
-from the first tenth to the last, fair and stock by turns, the median. ``lone``: the part of all slots that one tenant
-of small weight takes beside nine that are idle. ``long``: two workers, and one queue of tasks of 0.8 and 0.2 s by
-turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that were idle while not all had begun. The
-last line is JSON.
+seconds after the first task began. ``throughput``: one queue of tasks that do nothing, drained by one worker; tasks a
+second from the first fifth to the last tenth, fair and stock by turns, the median; ``flood``: the same of five queues
+of weights 1, 2, 3, 6 and 12. ``cpu_us``: what the worker's processes, and of them its main one, took of each task.
+``lone``: the part of all slots that one tenant of small weight takes beside nine that are idle. ``long``: two workers,
+and one queue of tasks of 0.8 and 0.2 s by turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that
+were idle while not all had begun. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ from uuid import uuid4
 
 import amqp
 import kombu
+import psutil
 
 from benchmarks.fair_measures import Ran, slot_time
 from benchmarks.harness import installation
 from benchmarks.machine import hardware
+from benchmarks.meters import cpu_of
 
 WEIGHTS = {"one": 1.0, "three": 3.0, "six": 6.0}
+FLOODS = {"throughput": {"lone": 1.0}, "flood": {f"weight-{weight}": float(weight) for weight in (1, 2, 3, 6, 12)}}
 POOLS = {"prefork": ("-P", "prefork", "-c", "4"), "threads": ("-P", "threads", "-c", "4")}
 SLOTS = 4
 NAP_S = 0.05
@@ -54,6 +58,12 @@ class Nap(NamedTuple):
     worker: str
 
 
+class Speed(NamedTuple):
+    per_s: float
+    cpu_us: float  # of all processes of the worker, for each task
+    main_cpu_us: float
+
+
 class Bench:
     """Queues that are filled, and workers that empty them."""
 
@@ -63,6 +73,7 @@ class Bench:
         self.options, self._plan, self._folder = options, queue_plan(), folder
         self._channel: Any = broker.channel()
         self._runs = 0
+        self.worker_pid = 0  # of the latest
         self._slugs: list[str] = []
 
     def tenants(self, weights: Mapping[str, float]) -> dict[str, str]:
@@ -143,6 +154,7 @@ class Bench:
         environ |= {"FAIRBEAT_STOP": "3", "FAIRBEAT_FAIRNESS": "queues" if is_fair else "limits"}
         with open(self.options.log, "ab") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environ, start_new_session=True)
+            self.worker_pid = process.pid
             try:
                 yield
             finally:
@@ -164,22 +176,35 @@ def shares(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
     with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
         until(read, "the first task")
         since = read()[0].ran.began + WARM_UP_S
-        until(lambda: time.time() > since + MEASURED_S, "the end of what is measured")
+        until(lambda: time.time() > since + MEASURED_S + 4 * NAP_S, "the last of them has ended, and has said so")
         served = slot_time([nap.ran for nap in read()], since, since + MEASURED_S)
     total = sum(served.values())
     found = {slug.rpartition("-")[0]: round(served.get(slug, 0.0) / total, 3) for slug in queues}
     return found | {"busy": round(total / (SLOTS * MEASURED_S), 3)}
 
 
-def throughput(bench: Bench, pool: str, *, is_fair: bool) -> float:
-    """Tasks a second of one queue."""
-    count = bench.options.messages
-    ((slug, queue),) = bench.tenants({"lone": 1.0}).items()
-    bench.fill(slug, queue, count, 0.0)
-    with bench.workers(1, pool, [queue], is_fair=is_fair) as read:
-        until(lambda: len(read()) == count, f"{count} tasks", every_s=0.2)
-        ends = sorted(nap.ran.ended for nap in read())[count // 10 :]
-    return (len(ends) - 1) / (ends[-1] - ends[0])
+def throughput(bench: Bench, pool: str, weights: Mapping[str, float], *, is_fair: bool) -> Speed:
+    """Of queues that hold as much as is their weight's."""
+    queues = bench.tenants(weights)
+    counts = [round(bench.options.messages * weight / sum(weights.values())) for weight in weights.values()]
+    for (slug, queue), count in zip(queues.items(), counts, strict=True):
+        bench.fill(slug, queue, count, 0.0)
+    total = sum(counts)
+    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
+        seen = []
+        for wanted in (total // 5, total - total // 10):
+            until(lambda wanted=wanted: len(read()) >= wanted, f"{wanted} tasks", every_s=0.2)
+            seen.append((time.monotonic(), len(read()), *cpu_s(bench.worker_pid)))
+    (since, before, *spent), (end, after, *spent_then) = seen
+    count = after - before
+    cpu_us = [1e6 * (then - first) / count for first, then in zip(spent, spent_then, strict=True)]
+    return Speed(count / (end - since), *cpu_us)
+
+
+def cpu_s(pid: int) -> tuple[float, float]:
+    """What this process and its children have used so far, and what it has itself."""
+    own = psutil.Process(pid).cpu_times()
+    return cpu_of(pid), own.user + own.system
 
 
 def lone(bench: Bench, pool: str) -> float:
@@ -190,7 +215,7 @@ def lone(bench: Bench, pool: str) -> float:
     with bench.workers(1, pool, queues.values(), is_fair=True) as read:
         until(read, "the first task")
         since = read()[0].ran.began + WARM_UP_S
-        until(lambda: time.time() > since + MEASURED_S, "the end of what is measured")
+        until(lambda: time.time() > since + MEASURED_S + 4 * NAP_S, "the last of them has ended, and has said so")
         return sum(slot_time([nap.ran for nap in read()], since, since + MEASURED_S).values()) / (SLOTS * MEASURED_S)
 
 
@@ -229,13 +254,7 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "shares" in options.only:
             found["shares"] = {"fair": shares(bench, pool, is_fair=True), "stock": shares(bench, pool, is_fair=False)}
-        if "throughput" in options.only:
-            rates: dict[str, list[float]] = {"fair": [], "stock": []}
-            for number in range(options.rounds):
-                for is_fair in (True, False) if number % 2 else (False, True):
-                    rates["fair" if is_fair else "stock"].append(throughput(bench, pool, is_fair=is_fair))
-            found["per_s"] = {name: round(statistics.median(each)) for name, each in rates.items()}
-            found["throughput_ratio"] = round(statistics.median(rates["fair"]) / statistics.median(rates["stock"]), 3)
+        found |= {part: _by_turns(bench, pool, FLOODS[part]) for part in FLOODS if part in options.only}
         if "lone" in options.only:
             found["lone"] = round(lone(bench, pool), 3)
         if "long" in options.only:
@@ -245,10 +264,22 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return figures | {"hardware": hardware()}
 
 
+def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float]) -> dict[str, Any]:
+    speeds: dict[str, list[Speed]] = {"fair": [], "stock": []}
+    for number in range(bench.options.rounds):
+        for name in ("fair", "stock") if number % 2 else ("stock", "fair"):
+            speeds[name].append(throughput(bench, pool, weights, is_fair=name == "fair"))
+    medians = {name: Speed(*map(statistics.median, zip(*each, strict=True))) for name, each in speeds.items()}
+    found: dict[str, Any] = {
+        field: {name: round(getattr(speed, field)) for name, speed in medians.items()} for field in Speed._fields
+    }
+    return found | {"ratio": round(medians["fair"].per_s / medians["stock"].per_s, 3)}
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--pool", choices=[*POOLS], action="append", help="only this one")
-    parts = ["shares", "throughput", "lone", "long"]
+    parts = ["shares", *FLOODS, "lone", "long"]
     arguments.add_argument("--only", choices=parts, action="append", help="only this part")
     arguments.add_argument("--rounds", type=int, help="of throughput (5; quick: 1)")
     arguments.add_argument("--messages", type=int, help="of throughput (10,000; quick: 3,000)")
