@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from benchmarks.fair_simulation.events import Events
@@ -176,10 +176,11 @@ class World:
 
     def _exchange(self, node: Node, exchange: LocalExchange) -> None:
         queue = node.queue
+        way_s = self.rules.round_trip_s if self.rules.cost is None else 0.0
         told = Told(
             lane=LANE,
             charges=queue.charges(LANE),
-            rows=queue.rows(LANE),
+            rows=[replace(row, way=way_s) for row in queue.rows(LANE)],
             virtual_time=queue.virtual_time((LANE,)) / UNIT,
             in_flight=node.in_flight,
             wants=len(queue),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, floor
 
 from fairness.core.exchange import LEASE_S, Charge, Row, Settled, Told
 from fairness.core.places import share_out
@@ -23,6 +23,7 @@ class _Seat:
     in_flight: int
     wants: int
     places: int
+    depth: int
     rows: Sequence[Row]
 
     @property
@@ -55,7 +56,7 @@ class Board:
         lane.seats = {name: seat for name, seat in lane.seats.items() if seat.ends_at > now}
         has_joined = node not in lane.seats
         _take(lane, told, has_joined=has_joined)
-        seat = lane.seats[node] = _Seat(now + LEASE_S, told.in_flight, told.wants, 0, told.rows)
+        seat = lane.seats[node] = _Seat(now + LEASE_S, told.in_flight, told.wants, 0, told.depth, told.rows)
         _move_virtual_time(lane, told.charges)
         seat.places = _places(lane, node, told)
         settled = Settled(
@@ -109,13 +110,21 @@ def _move_virtual_time(lane: _Lane, charges: Mapping[int, Charge]) -> None:
         lane.virtual_time = max(lane.virtual_time, *starts, 0.0)
 
 
+def _depth(lane: _Lane) -> int:
+    """Of the lane: the mean of what its nodes take it for, by what each has in flight."""
+    weights = {name: max(1, seat.in_flight) for name, seat in lane.seats.items()}
+    whole = sum(seat.depth * weights[name] for name, seat in lane.seats.items())
+    return floor(whole / sum(weights.values()) + 0.5)
+
+
 def _places(lane: _Lane, node: str, told: Told) -> int:
     """Its target, as far as others leave room; or more, where others do not have it coming: as much as it wants, and
     its part of what nobody wants, of which one part is left for a node that is yet to come.
     """
+    depth = _depth(lane)
     rows = {name: [replace(row, tag=lane.tag(row.tenant_id)) for row in seat.rows] for name, seat in lane.seats.items()}
-    targets = share_out(told.depth, rows, {name: seat.in_flight for name, seat in lane.seats.items()})
-    free, coming, spare = told.depth, 0, told.depth
+    targets = share_out(depth, rows, {name: seat.in_flight for name, seat in lane.seats.items()})
+    free, coming, spare = depth, 0, depth
     for name, seat in lane.seats.items():
         wanted = seat.in_flight + seat.wants
         spare -= wanted

@@ -17,9 +17,11 @@ Rules
   time. With another weight than was told before, what it is ahead by is restated.
 - **Virtual time** is the least tag among the rows of all nodes, and never goes back; while nobody waits anywhere, that
   of the node that asks. Once nothing is in flight either, all tags are forgotten.
+- **Depth**: of the lane there is one for all: the mean of what its nodes take it for, by what each has in flight. Were
+  each answered by its own, places would go, and stay, where it is taken for the greatest, whoever is behind.
 - **Places**: shared out by ``share_out``; what is left over goes to whoever has more waiting. A node keeps what it has
-  in flight, even above its places, and then grants nothing. Those of all nodes together are never more than ``depth``
-  (or what is in flight, after ``depth`` has fallen).
+  in flight, even above its places, and then grants nothing. Those of all nodes together are never more than the depth
+  (or what is in flight, after it has fallen).
 - **Leases**: a node that tells nothing for ``LEASE_S`` has no rows and no places any more.
 
 A node grants nothing in a lane between asking and the answer, or counts what it may grant meanwhile as in flight: else
@@ -56,6 +58,7 @@ class Row:
     cost: float  # of its next fire, as estimated
     waiting: int  # how many of its fires could go
     in_flight: int = 0  # fires of it that this node has published
+    way: float = 0.0  # for how long a fire holds its place beyond what it costs, in the unit of costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Told:
     virtual_time: float
     in_flight: int
     wants: int  # how many more could go, of all tenants
-    depth: int  # of the lane, for all nodes
+    depth: int  # of the lane, for all nodes, as this one takes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@
 --
 -- asked.node, .lease_s, .turn, .horizon
 -- asked.lanes              of each: lane, depth, in_flight, wants,
---   .rows                    [tenant, lead over the node's virtual time, weight, cost, waiting, in flight]
+--   .rows                    [tenant, lead over the node's virtual time, weight, cost, waiting, in flight, way]
 --   .batches                 [number, [[tenant, amount, 1 if it came], ...]]: more than one after calls without an answer
 --
 -- {prefix}:lane:<lane>:time    virtual time, and the furthest of all tags that there were
 -- {prefix}:lane:<lane>:tags    by tenant: (tag, weight as it was told last)
--- {prefix}:lane:<lane>:seats   by node, in JSON: ends_at, in_flight, wants, places, rows, number of its last batch
+-- {prefix}:lane:<lane>:seats   by node, in JSON: ends_at, in_flight, wants, places, depth, rows, number of its last batch
 --
 -- Returns for each lane: whether the node has joined, virtual time, places, in flight, wants, and "tenant tag ...".
 
@@ -142,7 +142,7 @@ local function pour(vessels, free, depth)
   end
   local level = level_of(vessels, HORIZON * depth * cost / weight)
   for _, vessel in ipairs(vessels) do
-    vessel.bottom, vessel.width = 0, math.max(0, vessel.weight * (level - vessel.tag))
+    vessel.bottom, vessel.width = 0, math.max(0, vessel.weight * (level - vessel.tag)) * vessel.held
     if vessel.width > 0 then
       vessel.top = vessel.room / vessel.width
       wide[#wide + 1] = vessel
@@ -160,7 +160,7 @@ local function share_out(depth, seats, tags, virtual_time)
       local tag, room = tags[row[1]] or virtual_time, row[5] + TURN * row[6]
       local vessel = by_tenant[row[1]]
       if not vessel then
-        vessel = {tag = tag, weight = row[3], cost = row[4], room = 0, on = {}}
+        vessel = {tag = tag, weight = row[3], cost = row[4], held = 1 + row[7] / row[4], room = 0, on = {}}
         by_tenant[row[1]] = vessel
       end
       vessel.room = vessel.room + room
@@ -194,6 +194,16 @@ local function share_out(depth, seats, tags, virtual_time)
   end)
   for i = 1, math.min(left, #behind) do targets[behind[i][2]] = targets[behind[i][2]] + 1 end
   return targets
+end
+
+-- Of the lane: the mean of what its nodes take it for, by what each has in flight.
+local function depth_of(seats)
+  local whole, weights = 0, 0
+  for _, seat in pairs(seats) do
+    local weight = math.max(1, seat.in_flight)
+    whole, weights = whole + seat.depth * weight, weights + weight
+  end
+  return math.floor(whole / weights + 0.5)
 end
 
 -- The places of this node; what is in flight in all; and what is wanted.
@@ -245,8 +255,8 @@ local function settle(told)
   take(virtual_time, tenants, rows, charges, tags, weights, has_joined)
   for _, tenant in ipairs(tenants) do furthest = math.max(furthest, tags[tenant]) end
 
-  seat = {ends_at = now + asked.lease_s, in_flight = told.in_flight, wants = told.wants, rows = told.rows}
-  seat.places, seat.number = 0, number
+  seat = {ends_at = now + asked.lease_s, in_flight = told.in_flight, wants = told.wants, depth = told.depth}
+  seat.rows, seat.places, seat.number = told.rows, 0, number
   seats[asked.node] = seat
   is_waiting = {}
   for _, each in pairs(seats) do
@@ -268,7 +278,8 @@ local function settle(told)
   virtual_time = math.max(virtual_time, reached)
 
   local in_flight, wants
-  seat.places, in_flight, wants = places_of(asked.node, told.depth, seats, share_out(told.depth, seats, tags, virtual_time))
+  local depth = depth_of(seats)
+  seat.places, in_flight, wants = places_of(asked.node, depth, seats, share_out(depth, seats, tags, virtual_time))
 
   local time = string.format('%.17g', virtual_time)
   redis.call('HSET', seats_key, asked.node, cjson.encode(seat))

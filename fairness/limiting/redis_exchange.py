@@ -87,7 +87,7 @@ class RedisExchange:
             "in_flight": told.in_flight,
             "wants": told.wants,
             "rows": [
-                (str(r.tenant_id), r.tag - told.virtual_time, r.weight, r.cost, r.waiting, r.in_flight)
+                (str(r.tenant_id), r.tag - told.virtual_time, r.weight, r.cost, r.waiting, r.in_flight, r.way)
                 for r in told.rows
             ],
             "batches": [

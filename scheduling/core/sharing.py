@@ -13,6 +13,7 @@ Times are monotonic seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 
@@ -60,6 +61,7 @@ CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
 AGAIN_S = 0.5  # after a read that failed
 LEAST, MOST = 250, 1_000_000  # fires in one read
+LATEST = 0.05  # what the latest way counts for in the mean
 PRECEDENCE = 2  # times as much of a tenant may wait here until what waits in the store is left out, too
 
 
@@ -80,6 +82,7 @@ class Sharing:
         self._marks, self._gates, self._number = marks, gates, number
         self.holds, self._shortage = Holds(), Shortage()
         self._looks = RunLooks()
+        self._usual_way_s = self._looks.every_s
         self._depth, self._lanes = Depth(), Lanes()
         self._exchange_at = 0.0
         self._is_exchanging = False
@@ -223,6 +226,7 @@ class Sharing:
         """A look at what is in flight is over, well or not."""
         still_s = now - self.turns.stirred_at
         self._looks.end(now, does_anybody_wait=self.turns.waiting > 0, still_s=still_s)
+        self._usual_way_s += LATEST * (self._way_s - self._usual_way_s)
 
     # -- full tenants ------------------------------------------------------------------------------------------
 
@@ -369,7 +373,11 @@ class Sharing:
         """Until the answer no more is in flight than we tell."""
         queue, room = self.turns.queue, self.turns.rooms[lane]
         self.turns.set_room(lane, room.in_flight)
-        rows = queue.rows(lane)
+        way = self._usual_way_s if self.turns.limits.by_time else 0.0
+        rows = [
+            replace(row, cost=self.turns.cost((lane, row.tenant_id), self._clock.monotonic()), way=way)
+            for row in queue.rows(lane)
+        ]
         return Told(
             lane,
             queue.charges(lane),

@@ -94,6 +94,10 @@ class TurnBook:
         if room.left > 0:
             self.queue.gate_changed(room)
 
+    def cost(self, key: TenantLane, now: float) -> float:
+        """What a fire of this tenant is expected to cost, by what is known now; by the last that waited."""
+        return self._estimates.of((*key, self.standings.of(key, now).task)) if self.limits.by_time else 1.0
+
     # -- waiting -----------------------------------------------------------------------------------------------
 
     def _wait(self, turn: Turn, now: float) -> None:

@@ -157,6 +157,22 @@ def test_with_other_nodes_nothing_goes_beyond_the_places_that_are_ours() -> None
     assert of(Publish, desk.run(0.04)) == []
 
 
+def test_other_nodes_are_told_what_fires_cost_as_it_is_known_by_now() -> None:
+    """And not as it was thought to be when they came."""
+    from fairness.core.exchange import Settled
+
+    desk = FairDesk(slots=2, fairness=FairLimits())
+    fires = desk.due(10)
+    told = one(Exchange, desk.effects_until(Exchange)).lanes
+    desk.engine.exchanged([Settled(lane.lane, places=4) for lane in told])
+    desk.go()
+    desk.confirm(fires[:2])
+    desk.end(fires[:2], ran_s=0.02)
+    ((row,),) = [lane.rows for lane in one(Exchange, desk.effects_until(Exchange)).lanes if lane.lane == "bulk"]
+    assert row.cost == 0.02
+    assert row.way > 0
+
+
 def test_a_tenant_that_fills_the_wheel_leaves_room_for_others() -> None:
     desk = FairDesk(ahead=20)
     desk.claim(*(make_due(make_work(n, tenant_id=1), NOON + SECOND * 0.9) for n in range(12)))

@@ -10,8 +10,17 @@ from fairness.core.exchange import Row
 from fairness.core.places import TURN, share_out
 
 
-def row(tenant: int, tag: float = 0.0, *, waiting: int = 1000, in_flight: int = 0, weight: float = 1.0) -> Row:
-    return Row(tenant, tag, weight, 1.0, waiting, in_flight)
+def row(
+    tenant: int,
+    tag: float = 0.0,
+    *,
+    waiting: int = 1000,
+    in_flight: int = 0,
+    weight: float = 1.0,
+    cost: float = 1.0,
+    way: float = 0.0,
+) -> Row:
+    return Row(tenant, tag, weight, cost, waiting, in_flight, way)
 
 
 def test_equal_tenants_on_two_nodes_come_to_have_as_much_in_flight() -> None:
@@ -46,6 +55,11 @@ def test_one_of_little_weight_that_is_ahead_gives_up_even_its_last_place() -> No
 def test_what_comes_free_is_shared_by_weight() -> None:
     nodes = {"n1": [row(1, weight=1)], "n2": [row(2, weight=3)]}
     assert share_out(32, nodes, {}) == pytest.approx({"n1": 8, "n2": 24})
+
+
+def test_a_tenant_whose_requests_are_short_beside_the_way_has_the_more_places() -> None:
+    nodes = {"n1": [row(1, cost=0.02, way=0.06)], "n2": [row(2, cost=0.1, way=0.06)]}
+    assert share_out(56, nodes, {}) == pytest.approx({"n1": 40, "n2": 16}, abs=1)  # as 1 + 3 is to 1 + 0.6
 
 
 def test_a_tenant_on_two_nodes_has_its_weight_once() -> None:
@@ -84,6 +98,7 @@ rows = st.builds(
     cost=st.floats(1e-6, 1e4),
     waiting=st.integers(0, 1000),
     in_flight=st.integers(0, 50),
+    way=st.floats(0, 1e4),
 )
 
 

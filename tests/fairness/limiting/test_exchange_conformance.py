@@ -141,6 +141,23 @@ def test_places_move_to_the_node_whose_tenants_are_behind(exchanges: Exchanges) 
     assert has[other] >= 4
 
 
+def test_places_do_not_stay_where_the_depth_is_taken_for_the_greatest(exchanges: Exchanges) -> None:
+    one, other = exchanges("one"), exchanges("other")
+    has = {one: 40, other: 0}
+    for _ in range(40):
+        for exchange, tenant, depth in ((one, 1, 40), (other, 2, 12)):
+            now = has[exchange] - (has[exchange] + 3) // 4
+            answer = tell(exchange, row(tenant, 0, in_flight=now), in_flight=now, depth=depth)
+            has[exchange] = max(now, answer.places)
+    assert has[other] == pytest.approx(has[one], abs=2)
+
+
+def test_the_depth_is_the_mean_of_what_nodes_take_it_for_by_what_they_have_in_flight(exchanges: Exchanges) -> None:
+    one, other = exchanges("one"), exchanges("other")
+    assert tell(one, row(1, 0, in_flight=9), in_flight=9, depth=10).places == 10
+    assert tell(other, row(2, 0, in_flight=3), in_flight=3, depth=30).places == 5  # of (9 × 10 + 3 × 30) ÷ 12
+
+
 def test_places_of_all_nodes_are_never_more_than_the_depth(exchanges: Exchanges) -> None:
     nodes = [exchanges(f"n{number}") for number in range(5)]
     has = [0] * 5
@@ -150,7 +167,7 @@ def test_places_of_all_nodes_are_never_more_than_the_depth(exchanges: Exchanges)
         depth = 11 if look < 40 else 6
         answer = tell(nodes[number], row(number % 3, look / 9), row(9, 0), in_flight=has[number], depth=depth)
         others = sum(has) - has[number]
-        assert answer.places <= max(0, depth - others)
+        assert answer.places <= max(0, 11 - others)  # until all have told that it has fallen
         has[number] = max(has[number], answer.places)
     assert sum(has) == 6
 

@@ -51,7 +51,7 @@ def test_redis_answers_as_its_twin_does(
                 lane="bulk",
                 charges={tenant: Charge(amount, came) for tenant, (amount, came) in charges.items()},
                 rows=[
-                    Row(tenant, tag, (0.5, 1.0, 4.0)[tenant % 3], 0.1 * tenant, waiting, in_flight // len(rows))
+                    Row(tenant, tag, (0.5, 1.0, 4.0)[tenant % 3], 0.1 * tenant, waiting, in_flight // len(rows), 0.25)
                     for tenant, tag, waiting in rows
                 ],
                 virtual_time=3.0,
