@@ -8,14 +8,14 @@ an answer that is some time under way takes nothing back of what has happened me
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from heapq import heappop, heappush
+from collections.abc import Hashable, Mapping
 from itertools import islice
 from typing import TypeVar, cast
 
 from fairness.core.books import Books
+from fairness.core.branch import Branch
 from fairness.core.exchange import Charge, Row
-from fairness.core.node import UNIT, WEIGHT_UNIT, Branch, Flow, Node
+from fairness.core.node import UNIT, WEIGHT_UNIT, Flow
 from fairness.core.turns import Turns
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class AcrossNodes(Turns[T]):
         node = self._shared(lane)
         if node is None:
             return []
-        return [_row(child) for child in islice(_by_tag(node), count) if isinstance(child, Branch)]
+        return [_row(child) for child in islice(node.ready_by_tag(), count) if isinstance(child, Branch)]
 
     def adopt(self, lane: Hashable, tags: Mapping[int, float], virtual_time: float) -> None:
         """What these tenants were charged in all, as far as it was told; those that are not here are passed by.
@@ -77,27 +77,8 @@ class AcrossNodes(Turns[T]):
         return node if isinstance(node, Branch) else None
 
 
-def _by_tag(branch: Branch[T]) -> Iterator[Node[T]]:
-    """The ready children, least tag first: a walk down the heap that looks at little more than it yields."""
-    heap = branch.heap
-    ahead = [(heap[0][0], 0)] if heap else []  # tag and place; a place below 0: put right, and seen before
-    while ahead:
-        tag, place = heappop(ahead)
-        entry = heap[place if place >= 0 else ~place]
-        child = entry[2]
-        if place >= 0:
-            for below in (2 * place + 1, 2 * place + 2):
-                if below < len(heap):
-                    heappush(ahead, (heap[below][0], below))
-        if child.seat is entry and child.is_ready:
-            if child.tag > tag:
-                heappush(ahead, (child.tag, ~place))
-            else:
-                yield child
-
-
 def _row(tenant: Branch[T]) -> Row:
-    flows = [flow for _, _, flow in islice(tenant.heap, COUNTED) if flow.is_ready and isinstance(flow, Flow)]
+    flows = [flow for flow in islice(tenant.seated(), COUNTED) if flow.is_ready and isinstance(flow, Flow)]
     oldest = flows[0].oldest if flows else None
     return Row(
         tenant_id=cast("int", tenant.name),

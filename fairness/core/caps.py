@@ -7,7 +7,6 @@ is thrown out.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from math import inf
 
@@ -18,12 +17,13 @@ class Cap:
     Raises ValueError for a limit below 0, or a lease that is not above 0.
     """
 
-    __slots__ = ("_lease_s", "_leases", "_limit", "reason")
+    __slots__ = ("_ends_from", "_lease_s", "_leases", "_limit", "reason")
 
     def __init__(self, limit: int, *, lease_s: float, reason: str = "cap") -> None:
         if not lease_s > 0:
             raise ValueError(f"lease_s {lease_s!r}: must be above 0")
-        self._leases: OrderedDict[Hashable, float] = OrderedDict()  # until when; all are as long, so the next is first
+        self._leases: dict[Hashable, float] = {}  # until when; all are as long, so the first ends first
+        self._ends_from = -inf  # no lease ends before
         self.limit = limit
         self._lease_s = lease_s
         self.reason = reason
@@ -46,18 +46,22 @@ class Cap:
         self._limit = limit
 
     def opens_at(self, now: float) -> float:
-        """``now`` if there is room; else when the next lease ends."""
+        """``now`` if there is room; else when the next lease ends, or a time before that at which to ask again."""
         if len(self._leases) < self._limit:
             return now
         self.drop_ended(now)
-        return now if len(self._leases) < self._limit else self._first_end()
+        if len(self._leases) < self._limit:
+            return now
+        return self._ends_from if self._leases else inf
 
     def enter(self, member: Hashable, now: float) -> None:
         """Without asking whether there is room; ``admit`` asks."""
         leases = self._leases
-        if member in leases:
-            leases.move_to_end(member)
-        leases[member] = now + self._lease_s
+        before = len(leases)
+        leases[member] = ends_at = now + self._lease_s
+        if len(leases) == before:  # it was in: now it is the last
+            del leases[member]
+            leases[member] = ends_at
 
     def admit(self, member: Hashable, now: float) -> bool:
         """Let ``member`` in if there is room, or if it is in already: its lease then begins anew."""
@@ -82,9 +86,14 @@ class Cap:
     def drop_ended(self, now: float) -> list[Hashable]:
         """Let go of those whose lease has ended; returns them."""
         ended: list[Hashable] = []
-        while self._first_end() <= now:
-            ended.append(self._leases.popitem(last=False)[0])
+        if now < self._ends_from:
+            return ended
+        self._ends_from = -inf
+        for member, ends_at in self._leases.items():
+            if ends_at > now:
+                self._ends_from = ends_at
+                break
+            ended.append(member)
+        for member in ended:
+            del self._leases[member]
         return ended
-
-    def _first_end(self) -> float:
-        return next(iter(self._leases.values()), inf)

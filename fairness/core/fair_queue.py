@@ -51,8 +51,9 @@ from math import inf, isnan
 from typing import TypeVar
 
 from fairness.core.across_nodes import AcrossNodes
+from fairness.core.branch import Branch
 from fairness.core.gate import Gate
-from fairness.core.node import TURN, Branch, Flow, State, Ticket, weight_units
+from fairness.core.node import GRANTED, OVER, STARTED, TURN, WAITING, Flow, Ticket, weight_units
 from fairness.core.tree import FlowPath, Path, below
 from fairness.core.turns import MAX_COST, SURPRISE
 
@@ -93,14 +94,14 @@ class FairQueue(AcrossNodes[T]):
 
     def started(self, ticket: Ticket[T]) -> bool:
         """A worker runs it: from here on it cannot be refunded. False if it was not granted, or is over."""
-        if ticket.state is not State.GRANTED:
+        if ticket.state is not GRANTED:
             return False
-        ticket.state = State.STARTED
+        ticket.state = STARTED
         return True
 
     def charge(self, ticket: Ticket[T], cost: float) -> None:
         """It has started, and has cost so much by now: what is more than was charged is paid at once."""
-        if ticket.state is State.STARTED and cost > ticket.charged:
+        if ticket.state is STARTED and cost > ticket.charged:
             self._settle(ticket, min(cost, MAX_COST))
 
     def finished(self, ticket: Ticket[T], cost: float | None = None) -> bool:
@@ -110,9 +111,9 @@ class FairQueue(AcrossNodes[T]):
         """
         if cost is not None and not cost >= 0:
             raise ValueError(f"cost {cost!r}: must be at least 0")
-        if ticket.state is not State.GRANTED and ticket.state is not State.STARTED:
+        if ticket.state is not GRANTED and ticket.state is not STARTED:
             return False
-        ticket.state = State.OVER
+        ticket.state = OVER
         if cost is not None:
             self._settle(ticket, min(max(cost, ticket.cost / SURPRISE), MAX_COST))
         self._end(ticket)
@@ -126,11 +127,11 @@ class FairQueue(AcrossNodes[T]):
 
         False if it does not: it was not granted, has started, or its tenant was forgotten.
         """
-        if ticket.state is not State.GRANTED:
+        if ticket.state is not GRANTED:
             return False
         flow = ticket.flow
         self._settle(ticket, 0.0)
-        ticket.state = State.OVER if flow.is_gone else State.WAITING
+        ticket.state = OVER if flow.is_gone else WAITING
         if not flow.is_gone:
             flow.push_back(ticket)
             self._waiting += 1
@@ -141,12 +142,12 @@ class FairQueue(AcrossNodes[T]):
 
     def withdraw(self, ticket: Ticket[T]) -> bool:
         """It is over, and costs nothing; walks its flow if it waits. False if it has started, or was over before."""
-        if ticket.state is State.GRANTED:
+        if ticket.state is GRANTED:
             self._settle(ticket, 0.0)
-            ticket.state = State.OVER
+            ticket.state = OVER
             self._undo(ticket)
             return True
-        if ticket.state is not State.WAITING:
+        if ticket.state is not WAITING:
             return False
         self._withdraw([ticket])
         self._hold_only(ticket.flow, [each for each in ticket.flow if each is not ticket])
@@ -280,7 +281,7 @@ class FairQueue(AcrossNodes[T]):
     def _withdraw(self, tickets: Iterable[Ticket[T]]) -> list[T]:
         items: list[T] = []
         for ticket in tickets:
-            ticket.state = State.OVER
+            ticket.state = OVER
             items.append(ticket.item)
         self._waiting -= len(items)
         return items

@@ -5,16 +5,17 @@
     root ── lane ── tenant ── key (a flow) ── ticket, ticket, …          oldest first
 
 A node's *tag* is the virtual time at which its next service starts: what it was charged, over its weight. Its parent
-keeps a heap of tags, and the virtual time of its children. Tags and virtual times are whole numbers, so charging and
+keeps the order of tags, and the virtual time of its children. Tags and virtual times are whole numbers, so charging and
 giving back cancel exactly, and nothing drifts however long a process lives.
 
 Invariants:
 
 - A node is *ready* if something in it may go: it holds a ticket (a branch: a ready child), and it is not parked. A
-  ready node has a seat in its parent's heap; so has one that is idle and whose tag is still ahead.
-- An entry of a heap counts while it is its node's ``seat``. A tag that has grown since is put right when its entry
-  comes to the top of others; for one that has fallen a new entry is made. What is left behind is cleared when it is
-  half.
+  ready node has a seat with its parent; so has one that is idle and whose tag is still ahead.
+- A seat is an entry of the tag and the order in which seats were given. The child with the least is its parent's
+  ``first``; entries of the others are in `Seats`, so that a lone child costs no order at all. A tag that has grown
+  since is put right when its node is first, before others; for one that has fallen a new entry is made, and the old one
+  is left behind. What is left behind is cleared when it is about half.
 - Virtual time never goes back. It is where the last service started, or further on where more than that has been worked
   off since: else whoever comes anew would for ever go before who has had a turn.
 """
@@ -23,24 +24,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum
-from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
-from typing import Generic, TypeVar
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from fairness.core.books import Books
 from fairness.core.gate import Gate
+
+if TYPE_CHECKING:
+    from fairness.core.branch import Branch
+    from fairness.core.seats import Entry
 
 T = TypeVar("T")
 
 UNIT = 1 << 40  # of virtual time: a cost of 1 over a weight of 1
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 10_000.0
 WEIGHT_UNIT = 1_000_000_000  # weights are summed as whole numbers: a sum of floats would drift
-SLACK = 64  # entries left behind that are not worth clearing
-FAR = 1 << 200  # beyond every tag
+WORK = float(UNIT * WEIGHT_UNIT)  # of virtual time: a cost of 1 over one unit of weight
+EVEN = float(UNIT)  # one for all nodes without a weight of their own, since whatever each has is read from afar
 
 TURN = "turn"  # the reason of whatever no gate holds
-
-orders = count()  # among equal tags, who was seated first
 
 
 def weight_units(weight: float) -> int:
@@ -66,19 +67,34 @@ class State(Enum):
     OVER = "over"
 
 
+WAITING, GRANTED, STARTED, OVER = State  # to look one of them up in its class takes as long as half a decision
+
+
 class Ticket(Generic[T]):
     """One request, from its offer to its end. ``item`` is the caller's own, and never looked at."""
 
-    __slots__ = ("charged", "cost", "flow", "gates", "item", "next", "number", "starts", "state")
+    __slots__ = (
+        "charged",
+        "cost",
+        "flow",
+        "flow_start",
+        "gates",
+        "item",
+        "lane_start",
+        "next",
+        "number",
+        "state",
+        "tenant_start",
+    )
 
     def __init__(self, item: T, flow: Flow[T], cost: float, number: int) -> None:
         self.item = item
         self.flow = flow
         self.cost = cost  # as estimated
         self.charged = 0.0  # as charged so far
-        self.starts: tuple[int, ...] = ()  # the tags of flow, tenant and lane when it was granted
+        self.flow_start = self.tenant_start = self.lane_start = 0  # their tags when it was granted
         self.number = number  # in the order of offers
-        self.state = State.WAITING
+        self.state = WAITING
         self.next: Ticket[T] | None = None  # behind it in its flow
         self.gates: tuple[Gate, ...] = ()  # that it has entered
 
@@ -114,9 +130,9 @@ class Node(Generic[T]):
         self.name = name
         self.parent = parent  # the root's is itself
         self.weight = WEIGHT_UNIT
-        self.scale = float(UNIT)  # virtual time for a cost of 1
+        self.scale = EVEN  # virtual time for a cost of 1
         self.tag = 0
-        self.seat: tuple[int, int, Node[T]] | None = None
+        self.seat: Entry[T] | None = None
         self.size = 0  # tickets that wait; of a branch: children that are ready
         self.running = 0  # grants that have not ended
         self.is_ready = False
@@ -142,7 +158,7 @@ class Node(Generic[T]):
         """Another weight: a tag that is ahead is ahead by what the same cost is at the new one."""
         parent, before = self.parent, self.weight
         self.weight = units
-        self.scale = UNIT * WEIGHT_UNIT / units
+        self.scale = WORK / units
         if self.is_ready:
             parent.ready_weight += units - before
         if parent.books is not None and (untold := parent.books.untold.get(self.name)):
@@ -151,27 +167,27 @@ class Node(Generic[T]):
             self.move_to(parent.virtual_time + lead * before // units)
 
     def serve(self, cost: float) -> int:
-        """Charge a service to this node, which is on top of its parent's heap; returns the tag at which it starts."""
+        """Charge a service to this node, which is its parent's first; returns the tag at which it starts."""
         parent, start = self.parent, self.tag
         if start > parent.virtual_time:
             parent.virtual_time = start
-        self.tag = tag = start + int(cost * self.scale)
-        if len(parent.heap) > 1:  # else it stays on top anyhow
-            self.seat = entry = (tag, next(orders), self)
-            heapreplace(parent.heap, entry)
+        self.tag = start + int(cost * self.scale)
         self.running += 1
+        if parent.others is not None:  # else it stays first anyhow
+            parent.seat_first_anew()
         return start
 
-    def settle(self, before: float, cost: float, *, bound: float) -> int:
-        """A service charged as ``before`` is charged as ``cost``: the tag moves, but not to further than ``bound`` from
-        virtual time. Returns by how much.
+    def settle(self, before: float, cost: float, *, surprise: float, debt: float) -> int:
+        """A service charged as ``before`` is charged as ``cost``. Returns by how much the tag moves: it gets no further
+        from virtual time than the cost ``surprise``, or than ``debt`` shared among all is, if that is more.
         """
-        tag = self.tag
-        change = int(cost * self.scale) - int(before * self.scale)
-        if change > 0:
-            self.tag = max(self.tag, min(self.tag + change, self.parent.virtual_time + int(bound)))
-        elif change < 0:
-            self.move_to(min(self.tag, max(self.tag + change, self.parent.virtual_time - int(bound))))
+        tag, time = self.tag, self.parent.virtual_time
+        moved = tag + int(cost * self.scale) - int(before * self.scale)
+        bound = max(surprise * self.scale, debt / self.weight_of_all)
+        if moved > tag:
+            self.tag = max(tag, min(moved, time + int(bound)))
+        elif moved < tag:
+            self.move_to(min(tag, max(moved, time - int(bound))))
         return self.tag - tag
 
     def served(self, start: int, cost: float) -> None:
@@ -179,9 +195,10 @@ class Node(Generic[T]):
         among all, has brought it.
         """
         parent = self.parent
-        reached = start + int(cost * self.scale * (self.weight / self.weight_of_all))
+        reached = start + int(cost * (WORK / self.weight_of_all))
         if reached > parent.virtual_time:
             parent.virtual_time = reached
+        self.running -= 1
 
     @property
     def weight_of_all(self) -> int:
@@ -225,58 +242,6 @@ class Node(Generic[T]):
             node = parent
 
 
-class Branch(Node[T]):
-    """The root, a lane, or a tenant."""
-
-    __slots__ = ("books", "children", "heap", "horizon", "left_behind", "ready_weight", "virtual_time")
-
-    def __init__(self, name: Hashable, parent: Branch[T] | None) -> None:
-        super().__init__(name, self if parent is None else parent)
-        self.children: dict[Hashable, Node[T]] = {}
-        self.heap: list[tuple[int, int, Node[T]]] = []
-        self.left_behind = 0  # entries of the heap that are nobody's seat
-        self.ready_weight = 0
-        self.virtual_time = 0
-        self.books: Books | None = None  # of a lane that nodes share
-        self.horizon = FAR  # tags beyond it have no turn in this pass
-
-    @property
-    def is_forgettable(self) -> bool:
-        return not self.children and super().is_forgettable
-
-    def give_seat(self, child: Node[T]) -> None:
-        """Give ``child`` an entry at its tag, in place of the one that it may have."""
-        self.take_seat(child)
-        child.seat = entry = (child.tag, next(orders), child)
-        heappush(self.heap, entry)
-
-    def take_seat(self, child: Node[T]) -> None:
-        if child.seat is None:
-            return
-        child.seat = None
-        self.left_behind += 1
-        if self.left_behind > SLACK and self.left_behind * 2 > len(self.heap):
-            self.heap[:] = [entry for entry in self.heap if entry[2].seat is entry]
-            heapify(self.heap)
-            self.left_behind = 0
-
-    def pass_by(self) -> None:
-        """Virtual time gets to the tag of the child on top, which is idle, and gives up its seat."""
-        _, _, child = heappop(self.heap)
-        child.seat = None
-        self.virtual_time = max(self.virtual_time, child.tag)
-
-    def clear_seats(self) -> list[Node[T]]:
-        """Virtual time passes every tag; returns whose seats there were. None of them may be ready."""
-        idle = [child for entry in self.heap if (child := entry[2]).seat is entry]
-        self.heap.clear()
-        self.left_behind = 0
-        for child in idle:
-            child.seat = None
-            self.virtual_time = max(self.virtual_time, child.tag)
-        return idle
-
-
 class Flow(Node[T]):
     """The tickets of one key, in the order of their offers."""
 
@@ -286,7 +251,7 @@ class Flow(Node[T]):
         super().__init__(name, parent)
         self.first: Ticket[T] | None = None
         self.last: Ticket[T] | None = None
-        self.returned: list[tuple[int, Ticket[T]]] = []  # a heap of those handed back: older than whoever still waits
+        self.returned: list[tuple[int, Ticket[T]]] | None = None  # a heap of those handed back, older than all others
 
     def push(self, ticket: Ticket[T]) -> None:
         """Behind all others."""
@@ -299,6 +264,8 @@ class Flow(Node[T]):
 
     def push_back(self, ticket: Ticket[T]) -> None:
         """Where it was before it was popped."""
+        if self.returned is None:
+            self.returned = []
         heappush(self.returned, (ticket.number, ticket))
         self.size += 1
 
@@ -321,7 +288,7 @@ class Flow(Node[T]):
 
     def __iter__(self) -> Iterator[Ticket[T]]:
         """Oldest first."""
-        yield from (ticket for _, ticket in sorted(self.returned))
+        yield from (ticket for _, ticket in sorted(self.returned or ()))
         ticket = self.first
         while ticket is not None:
             yield ticket
@@ -330,7 +297,7 @@ class Flow(Node[T]):
     def refill(self, tickets: Iterable[Ticket[T]]) -> None:
         """Hold these instead, oldest first."""
         self.first = self.last = None
-        self.returned, self.size = [], 0
+        self.returned, self.size = None, 0
         for ticket in tickets:
             ticket.next = None
             self.push(ticket)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from fairness.core.agenda import Agenda
@@ -42,10 +43,10 @@ class Parking(Generic[T]):
         node.is_parked = False
         node.reason = TURN
 
-    def held_by(self, gate: Gate) -> list[Node[T]]:
+    def held_by(self, gate: Gate) -> Sequence[Node[T]]:
         """Whom it has parked."""
         held = self._held.get(gate)
-        return list(held) if held else []
+        return tuple(held) if held else ()
 
     def until(self, node: Node[T]) -> float:
         return self._until.time_of(node)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
-from fairness.core.node import Branch, Flow, Node
+from fairness.core.branch import Branch
+from fairness.core.node import Flow, Node
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class Tree(Generic[T]):
         """Nothing in it is ready or under way: everybody in it starts anew."""
         for child in branch.clear_seats():
             self.forget_if_idle(child)
+        self.forget_if_idle(branch)
 
     def remove(self, node: Node[T]) -> None:
         """Strike this node off the tree; what is below it goes with it."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from heapq import heappop, heapreplace
 from math import inf
 from typing import Generic, TypeVar
 
-from fairness.core.node import FAR, UNIT, WEIGHT_UNIT, Branch, Flow, Node, State, Ticket, orders
+from fairness.core.branch import Branch
+from fairness.core.node import GRANTED, UNIT, WEIGHT_UNIT, Flow, Node, Ticket
 from fairness.core.parking import Parking
+from fairness.core.seats import FAR
 from fairness.core.tree import Tree
 
 T = TypeVar("T")
@@ -95,42 +96,36 @@ class Turns(Generic[T]):
                     full += self._leave_out((lane.name,))
 
     def _choose(self, now: float) -> Flow[T] | None:
-        """The flow whose turn it is, on top at each level; parks whoever a gate refuses on the way."""
+        """The flow whose turn it is, first at each level; parks whoever a gate refuses on the way."""
         root = branch = self._tree.root
         while branch.size or branch is not root:
             if not branch.size:
                 branch = branch.parent
                 continue
-            entry = branch.heap[0]  # there is one: what is ready has a seat
-            tag, _, child = entry
-            if child.seat is not entry:
-                heappop(branch.heap)
-                branch.left_behind -= 1
-            elif child.tag > tag and len(branch.heap) > 1:  # it was charged since
-                child.seat = entry = (child.tag, next(orders), child)
-                heapreplace(branch.heap, entry)
-            elif not child.is_ready:
-                branch.pass_by()
-                self._tree.forget_if_idle(child)
-            elif child.tag > branch.horizon:
+            child = branch.first
+            assert child is not None  # what is ready has a seat
+            if branch.others is not None:
+                if child.seat is None or child.tag > child.seat[0]:  # it was charged since
+                    branch.seat_first_anew()
+                    continue
+                if not child.is_ready:
+                    self._tree.forget_if_idle(branch.pass_by())
+                    continue
+            if child.tag > branch.horizon:
                 branch.make_unready()
                 self._aside.append(branch)
                 branch = branch.parent
-            elif not (child.gates and self._is_refused(child, now)):
+                continue
+            for gate in child.gates:
+                if (opens_at := gate.opens_at(now)) > now:
+                    self._parking.park(child, opens_at, gate.reason, gate)
+                    break
+            else:
                 if isinstance(child, Flow):
                     return child
                 assert isinstance(child, Branch)
                 branch = child
         return None
-
-    def _is_refused(self, node: Node[T], now: float) -> bool:
-        """Whether a gate of this node is closed; then it is parked."""
-        for gate in node.gates:
-            opens_at = gate.opens_at(now)
-            if opens_at > now:
-                self._parking.park(node, opens_at, gate.reason, gate)
-                return True
-        return False
 
     def _wake(self, now: float) -> None:
         for node in self._parking.due(now):
@@ -166,11 +161,13 @@ class Turns(Generic[T]):
         """Its oldest ticket goes: charge it to the flow, its tenant and its lane."""
         ticket = flow.pop()
         self._waiting -= 1
-        ticket.state = State.GRANTED
+        ticket.state = GRANTED
         ticket.charged = cost = ticket.cost
         tenant = flow.parent
         lane = tenant.parent
-        ticket.starts = (flow.serve(cost), start := tenant.serve(cost), lane.serve(cost))
+        ticket.flow_start = flow.serve(cost)
+        ticket.tenant_start = start = tenant.serve(cost)
+        ticket.lane_start = lane.serve(cost)
         if lane.books is not None:
             lane.books.charge(tenant.name, tenant.tag - start)
         lane.parent.running += 1
@@ -186,26 +183,32 @@ class Turns(Generic[T]):
         before, ticket.charged = ticket.charged, cost
         if cost == before:
             return
-        node: Node[T] = ticket.flow
-        while (parent := node.parent) is not node:
-            bound = max(self._debt / node.weight_of_all, SURPRISE * ticket.cost * node.scale)
-            change = node.settle(before, cost, bound=bound)
-            if parent.books is not None:
-                parent.books.charge(node.name, change)
-            node = parent
+        surprise, debt = SURPRISE * ticket.cost, self._debt
+        flow = ticket.flow
+        tenant = flow.parent
+        lane = tenant.parent
+        flow.settle(before, cost, surprise=surprise, debt=debt)
+        change = tenant.settle(before, cost, surprise=surprise, debt=debt)
+        if lane.books is not None:
+            lane.books.charge(tenant.name, change)
+        lane.settle(before, cost, surprise=surprise, debt=debt)
 
     def _end(self, ticket: Ticket[T]) -> None:
         """It is under way no more."""
-        node: Node[T] = ticket.flow
-        for start in ticket.starts:
-            node.served(start, ticket.charged)
-            self._leave(node)
-            node = node.parent
-        self._leave(node)
+        flow, cost = ticket.flow, ticket.charged
+        tenant = flow.parent
+        lane = tenant.parent
+        flow.served(ticket.flow_start, cost)
+        if not (flow.running or flow.size):
+            self._tree.forget_if_idle(flow)
+        tenant.served(ticket.tenant_start, cost)
+        self._rest(tenant)
+        lane.served(ticket.lane_start, cost)
+        self._rest(lane)
+        lane.parent.running -= 1
+        self._rest(lane.parent)
 
-    def _leave(self, node: Node[T]) -> None:
-        node.running -= 1
-        if not (node.running or node.size):
-            if isinstance(node, Branch):
-                self._tree.rest(node)
-            self._tree.forget_if_idle(node)
+    def _rest(self, branch: Branch[T]) -> None:
+        """If nothing in it is ready or under way, everybody in it starts anew."""
+        if not (branch.running or branch.size):
+            self._tree.rest(branch)

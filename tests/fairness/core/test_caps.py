@@ -26,6 +26,23 @@ def test_one_who_is_in_already_is_admitted_again_and_counts_once() -> None:
     assert (len(cap), cap.opens_at(9.0)) == (1, 15.0)
 
 
+def test_a_full_cap_names_a_time_that_is_not_after_the_next_end_and_at_that_time_the_next_one() -> None:
+    cap = Cap(1, lease_s=10)
+    cap.admit("a", 0.0)
+    assert cap.opens_at(1.0) == 10.0
+    cap.leave("a")
+    cap.admit("b", 5.0)
+    assert 6.0 < cap.opens_at(6.0) <= 15.0
+    assert cap.opens_at(10.0) == 15.0
+    cap.leave("b")
+    cap.limit = 0
+    assert cap.opens_at(11.0) == inf
+    cap.limit = 1
+    cap.admit("c", 12.0)
+    assert 13.0 < cap.opens_at(13.0) <= 22.0
+    assert cap.opens_at(15.0) == 22.0
+
+
 def test_leaving_twice_is_leaving_once() -> None:
     cap = Cap(2, lease_s=10)
     cap.admit("a", 0.0)

@@ -17,10 +17,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from fairness.core.branch import Branch
 from fairness.core.caps import Cap
 from fairness.core.fair_queue import FairQueue
 from fairness.core.gate import Gate
-from fairness.core.node import UNIT, Branch, Flow, Node, State, Ticket
+from fairness.core.node import UNIT, Flow, Node, State, Ticket
 from fairness.core.rate import Rate
 from fairness.core.tree import FlowPath, Path, below
 
@@ -188,10 +189,13 @@ class FairQueueMachine(RuleBasedStateMachine):
             if isinstance(node, Branch):
                 ready = [child for child in node.children.values() if child.is_ready]
                 assert (node.size, node.ready_weight) == (len(ready), sum(child.weight for child in ready))
-                seats = [entry for entry in node.heap if entry[2].seat is entry]
-                assert {entry[2] for entry in seats} >= set(ready)
-                assert node.left_behind == len(node.heap) - len(seats)
-                assert all(entry[0] <= entry[2].tag for entry in seats)
+                seated, entries = list(node.seated()), list(node.others or ())
+                assert len(seated) == len(set(seated))
+                assert set(seated) >= set(ready)
+                assert all(child.seat is not None and child.seat[0] <= child.tag for child in seated)
+                assert node.first is min(seated, key=lambda child: child.seat or (), default=None)
+                if node.others is not None:
+                    assert node.others.left_behind == len(entries) - len(seated[1:])
             assert node.running == sum(node in path_of(ticket.flow) for ticket in self.under_way())
 
     @invariant()
