@@ -10,7 +10,8 @@ with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both ackno
 ``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
 seconds after the first task began. ``throughput``: one queue of tasks that do nothing, drained by one worker; tasks a
 second from the first fifth to the last tenth, fair and stock by turns, the median; ``flood``: the same of five queues
-of weights 1, 2, 3, 6 and 12. ``cpu_us``: what the worker's processes, and of them its main one, took of each task.
+of weights 1, 2, 3, 6 and 12. ``ratios``: fair to stock in each round, and ``ratio`` their median; where they lie far
+apart the machine was not quiet. ``cpu_us``: what the worker's processes, and of them its main one, took of each task.
 ``lone``: the part of all slots that one tenant of small weight takes beside nine that are idle. ``long``: two workers,
 and one queue of tasks of 0.8 and 0.2 s by turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that
 were idle while not all had begun. The last line is JSON.
@@ -273,7 +274,8 @@ def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float]) -> dict[str
     found: dict[str, Any] = {
         field: {name: round(getattr(speed, field)) for name, speed in medians.items()} for field in Speed._fields
     }
-    return found | {"ratio": round(medians["fair"].per_s / medians["stock"].per_s, 3)}
+    ratios = sorted(fair.per_s / stock.per_s for fair, stock in zip(speeds["fair"], speeds["stock"], strict=True))
+    return found | {"ratio": round(statistics.median(ratios), 3), "ratios": [round(ratio, 2) for ratio in ratios]}
 
 
 def main() -> None:
