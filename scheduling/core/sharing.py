@@ -44,6 +44,7 @@ from scheduling.core.effects import (
 from scheduling.core.fair_turns import FairTurns
 from scheduling.core.fire import Fire, State
 from scheduling.core.gates import BROKER, Gates
+from scheduling.core.held_reads import HeldReads
 from scheduling.core.holds import Holds, still_due
 from scheduling.core.marks import Marks
 from scheduling.core.plans import JobPlan
@@ -59,7 +60,6 @@ STILL, STILL_MOST_S = 0.05, 0.25  # of the time for which nothing has stirred
 KEEP_S = 5.0
 CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
-AGAIN_S = 0.5  # after a read that failed
 LEAST, MOST = 250, 1_000_000  # fires in one read
 LATEST = 0.05  # what the latest way counts for in the mean
 PRECEDENCE = 2  # times as much of a tenant may wait here until what waits in the store is left out, too
@@ -89,9 +89,7 @@ class Sharing:
         self._told_nothing = True  # that it has anything waiting or in flight
         self._of_all: dict[str, Settled] = {}  # the last answer
         self._keep_at = self._crowds_at = 0.0
-        self._reading: dict[int, ReadHeld | None] = {}  # shards that are not to be touched yet; None: to be read again
-        self._recovered: dict[int, list[Fire]] = {}
-        self._read_at = inf
+        self._held_reads = HeldReads()
         self._full_at, self._full = -inf, frozenset[int]()
 
     # -- shards ------------------------------------------------------------------------------------------------
@@ -99,63 +97,39 @@ class Sharing:
     @property
     def untouched(self) -> Collection[int]:
         """Shards of which it is not known yet what they have with the workers."""
-        return self._reading.keys()
+        return self._held_reads.untouched
 
     def take(self, shards: Collection[int], recovered: Iterable[Fire]) -> list[Effect]:
-        for shard in shards:
-            self._recovered[shard] = []
-        for fire in recovered:
-            self._recovered[fire.work.shard].append(fire)
-        if self.turns.terms.is_known:
-            return self._read(shards)
-        self._reading |= dict.fromkeys(shards)  # whose places under which limits they have is not known either
-        self._read_at = 0.0
-        return []
+        self._held_reads.take(shards, recovered)
+        return self._read_held(self._clock.monotonic())
 
-    def _read(self, shards: Collection[int]) -> list[Effect]:
-        if not shards:
-            return []
-        effect = ReadHeld(frozenset(shards))
-        self._reading |= dict.fromkeys(shards, effect)
-        return [effect]
+    def _read_held(self, now: float) -> list[Effect]:
+        """Not before terms are known: nor is then, which places under which limits anything has."""
+        return [*self._held_reads.begin(now, self._marks.shards)] if self.turns.terms.is_known else []
 
     def held_read(self, effect: ReadHeld, held: Held, now: float) -> tuple[list[Fire], list[Effect]]:
         """Returns what was recovered of these shards, which may go on now."""
-        known = [shard for shard in effect.shards if self._reading.get(shard) is effect]
-        self.turns.held([one for one in held.in_flight if one.fire.work.shard in known], now)
-        self.holds.known({key: since for key, since in held.since.items() if key[1] in known})
-        recovered: list[Fire] = []
-        for shard in known:
-            del self._reading[shard]
-            recovered += self._recovered.pop(shard)
+        known, recovered = self._held_reads.known(effect, held, self._marks.shards)
+        self.turns.held(known.in_flight, now)
+        self.holds.known(known.since)
         self._keep_at = 0.0
         return recovered, self._keep(now)
-
-    def held_not_read(self, effect: ReadHeld, now: float) -> None:
-        for shard in effect.shards:
-            if self._reading.get(shard) is effect:
-                self._reading[shard] = None
-        self._read_at = now + AGAIN_S
 
     def drop(self, shards: Collection[int]) -> None:
         self.turns.drop(shards, self._clock.monotonic())
         self.holds.drop(shards)
-        self._forget(shards)
+        self._held_reads.forget(shards)
 
     def leave(self, shards: Collection[int]) -> None:
         """Nothing of these begins any more."""
         self.turns.leave(shards, self._clock.monotonic())
-        self._forget(shards)
-
-    def _forget(self, shards: Collection[int]) -> None:
-        for shard in shards:
-            self._reading.pop(shard, None)
-            self._recovered.pop(shard, None)
+        self._held_reads.forget(shards)
 
     # -- what others say ---------------------------------------------------------------------------------------
 
     def set_terms(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> None:
-        self.turns.terms.set(terms, guarded)
+        if self.turns.terms.set(terms, guarded):
+            self._held_reads.count_anew()
         if self.turns.count_in():
             self._keep_at = 0.0  # before anybody else is asked for
 
@@ -163,6 +137,7 @@ class Sharing:
         """What each worker said last."""
         if not self.turns.limits.bounds_lanes:
             return
+        was_bounded = self._depth.depth is not None
         self._depth.look(
             now,
             reports,
@@ -172,6 +147,8 @@ class Sharing:
         )
         self.turns.queue.capacity = float(self._depth.slots)
         self._open_lanes(now)
+        if self._depth.depth is not None and not was_bounded:
+            self._held_reads.count_anew()
 
     @property
     def _way_s(self) -> float:
@@ -278,7 +255,7 @@ class Sharing:
             case Hold():
                 self.holds.not_written(effect, now)
             case ReadHeld():
-                self.held_not_read(effect, now)
+                self._held_reads.failed(effect, now)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -290,15 +267,11 @@ class Sharing:
             wakes += [self.turns.next_at(), self.holds.next_at(), self._exchanges_at()]
             if self.turns.is_limited:
                 wakes.append(self._keep_at)
-            if self._reads_again:
-                wakes.append(self._read_at)
             if self.turns.terms.has_to_read:
                 wakes.append(0.0)
+            if self.turns.terms.is_known:
+                wakes.append(self._held_reads.next_at())
         return min(wakes)
-
-    @property
-    def _reads_again(self) -> bool:
-        return self.turns.terms.is_known and None in self._reading.values()
 
     def advance(self, now: float, *, may_act: bool) -> list[Effect]:
         effects: list[Effect] = []
@@ -321,8 +294,7 @@ class Sharing:
             if self.turns.terms.has_to_read:
                 self.turns.terms.has_to_read = False
                 effects.append(ReadTerms())
-            if self._reads_again and now >= self._read_at:
-                effects += self._read([shard for shard, effect in self._reading.items() if effect is None])
+            effects += self._read_held(now)
         if fires := self._looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
             effects.append(LookAtRuns(fires))
         return effects

@@ -34,9 +34,13 @@ class TenantTerms:
         self._unknown: set[int] = set()  # tenants that wait until their terms are known
         self.has_to_read = False  # since one of those came
 
-    def set(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> None:
-        """Of all tenants, as they are now; and which tasks acquire their fires, so that their end is seen."""
+    def set(self, terms: Mapping[int, Terms], guarded: Collection[str]) -> bool:
+        """Of all tenants, as they are now; and which tasks acquire their fires, so that their end is seen.
+
+        Returns whether some that were known have caps now where they had none: what went before has no place yet.
+        """
         before, self._terms = self._terms, terms
+        has_new_caps = False
         self.guarded, self.is_known, self.has_to_read = guarded, True, False
         for tenant in [tenant for tenant in self._unknown if tenant in terms]:
             self._unknown.discard(tenant)
@@ -53,12 +57,14 @@ class TenantTerms:
             self._limit(tenant, is_limited=new.is_limited)
             if old is not None:
                 self._ask_again(tenant, [*old.bounds, *new.bounds])
+                has_new_caps |= not _caps(new) <= _caps(old)
         for tenant in before.keys() - terms.keys():
             self._limit(tenant, is_limited=False)
             self._ask_again(tenant, before[tenant].bounds)
             for lane in LANES:
                 if not self._queue.waiting((lane, tenant)):
                     self._queue.forget((lane, tenant))
+        return has_new_caps
 
     def _limit(self, tenant: int, *, is_limited: bool) -> None:
         if is_limited and tenant not in self.asking:
@@ -164,6 +170,10 @@ def _paths(key: BoundKey) -> Iterator[tuple[Any, ...]]:
     tenant, lane, task = key
     for each in [lane] if lane else LANES:
         yield (each, tenant, task) if task else (each, tenant)
+
+
+def _caps(terms: Terms) -> set[tuple[str, str]]:
+    return {part for part, bound in terms.bounds.items() if bound.max_in_flight is not None}
 
 
 def is_capped(request: Request) -> bool:

@@ -22,7 +22,7 @@ from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_fire, make_work
 from tests.engine_desk import of, one, published
-from tests.fair_desk import CAPPED, FairDesk, terms
+from tests.fair_desk import CAPPED, FairDesk, report, terms
 
 DEPTH = 4  # of two slots: one of them is kept from bulk where the other lane is active
 
@@ -137,6 +137,50 @@ def test_a_read_of_what_is_held_that_failed_is_tried_again() -> None:
     desk.engine.failed(read)
     again = one(ReadHeld, desk.effects_until(ReadHeld))
     assert again.shards == {3}
+
+
+# -- bounds that are new -----------------------------------------------------------------------------------------------
+
+
+def test_what_went_without_a_cap_has_its_place_once_there_is_one() -> None:
+    desk = FairDesk(fairness=FairLimits(bounds_lanes=False, exchanges=False))
+    went = desk.due(2)
+    assert desk.go() == went
+    desk.confirm(went)
+    desk.set_terms(terms(1, bound=CAPPED))
+    read = one(ReadHeld, desk.run(0.001))
+    desk.engine.held_read(read, Held([InFlight(fire) for fire in went]))
+    assert [fire for fire, _ in desk.turns.kept()] == went
+    desk.end(went[:1])
+    assert [fire for fire, _ in desk.turns.kept()] == went[1:]
+
+
+def test_what_went_before_a_worker_has_ever_reported_has_its_place_in_the_depth() -> None:
+    desk = FairDesk()
+    went = desk.due(10)
+    assert desk.go() == went
+    desk.confirm(went)
+    desk.engine.reported([report(2)])
+    read = one(ReadHeld, desk.run(0.001))
+    desk.engine.held_read(read, Held([InFlight(fire) for fire in went]))
+    desk.due(1, first=100)
+    assert desk.go() == [], "the room is full of those"
+
+
+def test_a_count_of_what_is_in_flight_that_failed_is_tried_again_and_nothing_waits_for_it() -> None:
+    desk = FairDesk(terms(1))
+    desk.set_terms(terms(1, bound=CAPPED))
+    read = one(ReadHeld, desk.run(0.001))
+    desk.engine.failed(read)
+    others = desk.due(1, tenant=2)
+    assert desk.go() == others
+    assert one(ReadHeld, desk.effects_until(ReadHeld)).shards == {1}
+
+
+def test_a_cap_that_is_changed_is_no_new_one() -> None:
+    desk = FairDesk(terms(1, bound=CAPPED))
+    desk.set_terms(terms(1, bound=Bound(max_in_flight=5)))
+    assert of(ReadHeld, desk.run(0.5)) == []
 
 
 # -- with other nodes --------------------------------------------------------------------------------------------------
