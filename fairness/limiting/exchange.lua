@@ -160,7 +160,7 @@ local function share_out(depth, seats, tags, virtual_time)
       local tag, room = tags[row[1]] or virtual_time, row[5] + TURN * row[6]
       local vessel = by_tenant[row[1]]
       if not vessel then
-        vessel = {tag = tag, weight = row[3], cost = row[4], held = 1 + row[7] / row[4], room = 0, on = {}}
+        vessel = {tag = tag, weight = row[3], cost = row[4], held = 1 + (row[7] or 0) / row[4], room = 0, on = {}}
         by_tenant[row[1]] = vessel
       end
       vessel.room = vessel.room + room
@@ -196,12 +196,13 @@ local function share_out(depth, seats, tags, virtual_time)
   return targets
 end
 
--- Of the lane: the mean of what its nodes take it for, by what each has in flight.
+-- Of the lane: the mean of what its nodes take it for, by what each has in flight. A node of an older version, which is
+-- replaced just now, has told none, as it has told no way above.
 local function depth_of(seats)
   local whole, weights = 0, 0
   for _, seat in pairs(seats) do
     local weight = math.max(1, seat.in_flight)
-    whole, weights = whole + seat.depth * weight, weights + weight
+    if seat.depth then whole, weights = whole + seat.depth * weight, weights + weight end
   end
   return math.floor(whole / weights + 0.5)
 end

@@ -120,7 +120,7 @@ def drawn_shares(world: World, tenants: int, *, slots: int) -> Shares | None:
     limits = random.choice((None, None, None, None, limited, FairLimits()))
     if limits is None:
         return None
-    bounds = (None, None, Bound(max_in_flight=2), Bound(rate_per_s=12.0, burst=3), Bound(20.0, 5, 1))
+    bounds = (None, None, Bound(max_in_flight=2), Bound(rate_per_s=40.0, burst=20), Bound(20.0, 5, 1))  # one is leased
     terms = []
     for tenant in range(tenants):
         bound = random.choice(bounds)
