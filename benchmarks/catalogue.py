@@ -88,7 +88,7 @@ BENCHMARKS: Sequence[Benchmark] = (
     Benchmark("recurrence", "benchmarks.recurrence", ""),
     Benchmark("copy_jobs", "benchmarks.copy_jobs", ""),
     Benchmark("worker_path", "benchmarks.worker_path", "", limit_s=900),
-    Benchmark("fair_door", "benchmarks.fair_door", "", limit_s=900),
+    Benchmark("fair_door", "benchmarks.fair_door", "", limit_s=1500),
     Benchmark("ledger_cost", "benchmarks.ledger_cost", "--fires 4000"),
     Benchmark("deliveries", "benchmarks.deliveries", "--messages 10000 --copies 3 --workers 4", limit_s=900),
     Benchmark("worker_death", "benchmarks.worker_death", "--repeat 5"),
