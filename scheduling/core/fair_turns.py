@@ -69,7 +69,7 @@ class FairTurns(TurnBook):
         """They may be published but for their turn. Returns those that need none, or have it."""
         publish: list[Fire] = []
         for fire in fires:
-            turn = self._turns.get(fire.id)
+            turn = self._turns.get(fire.id) if self._turns else None
             if turn is not None and turn.fire.fence > fire.fence:
                 self._worthless.append(fire)  # what is claimed is a later attempt, or of a later schedule
                 continue
@@ -92,14 +92,14 @@ class FairTurns(TurnBook):
 
     def _passes(self, fire: Fire, path: Path, now: float) -> bool:
         """Its lane has no bound, and its tenant no limit; or a token is in hand, and nothing of its tenant waits."""
-        _, tenant, _ = path
-        if not self.terms.meet(tenant) or self.rooms[path[0]].limit is not None:
+        lane, tenant, _ = path
+        if not self.terms.meet(tenant) or self.rooms[lane].limit is not None:
             return False
         if not self.terms.is_asked_for(path):
             return True
-        if self.standings.do_wait(tenant) or self.terms.tokens(path, now) is None:
+        if self.queue and self.standings.do_wait(tenant) or self.terms.tokens(path, now) is None:
             return False
-        self.standings.of(path[:2], now).start(fire.id, now)
+        self.standings.of((lane, tenant), now).start(fire.id, now)
         return True
 
     def _offer(self, fire: Fire, path: Path, now: float) -> Turn:
