@@ -97,7 +97,7 @@ class FairTurns(TurnBook):
             return False
         if not self.terms.is_asked_for(path):
             return True
-        if self.queue and self.standings.do_wait(tenant) or self.terms.tokens(path, now) is None:
+        if (self.queue and self.standings.do_wait(tenant)) or self.terms.tokens(path, now) is None:
             return False
         self.standings.of((lane, tenant), now).start(fire.id, now)
         return True
