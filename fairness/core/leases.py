@@ -43,10 +43,17 @@ class Purse:
     key: BoundKey
     bound: Bound
     left: int = 0
+    most: int = 0  # may be in hand, by the last answer
     low: int = 0  # from so few on, more are wanted
     used_at: float = 0.0
     ask_at: float = 0.0
     is_asked: bool = False
+
+    def give_back(self) -> None:
+        """What took a token did not go. It is lost where others were leased in its place: of a thousand fires that the
+        broker refuses together, all would else be in hand, and go at once.
+        """
+        self.left = min(self.left + 1, self.most)
 
 
 @dataclass(slots=True)
@@ -92,13 +99,14 @@ class Leases:
         return wanted
 
     def granted(self, wanted: Sequence[Wanted], tokens: Sequence[int], now: float) -> None:
-        """So many more are in hand."""
+        """So many more are in hand than there were when they were wanted; of late answers none is added to another."""
         for one, count in zip(wanted, tokens, strict=True):
             purse = self._purses.get(one.key)
             if purse is None or purse.bound != one.bound:
                 continue  # the limit is another one by now: these tokens are lost
             purse.is_asked = False
-            purse.left += count
+            purse.most = one.in_hand + count
+            purse.left = min(purse.left + count, purse.most)
             purse.low = purse.left // 2
             purse.used_at = now
             if not count:

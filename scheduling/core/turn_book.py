@@ -239,7 +239,7 @@ class TurnBook:
         turn.is_admitted, turn.request = False, None
         if unspent:
             for purse in turn.purses:
-                purse.left += 1
+                purse.give_back()
         turn.purses = ()
 
     @property

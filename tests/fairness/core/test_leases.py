@@ -101,6 +101,32 @@ def test_tokens_of_a_limit_that_stays_as_it_was_are_kept() -> None:
     assert leases.spend(purses(leases), 0.0)
 
 
+def test_of_tokens_that_come_back_together_no_more_are_in_hand_than_were_leased_at_once() -> None:
+    leases = Leases()
+    (mine,) = purses(leases)
+    leases.spend((mine,), 0.0)
+    grant(leases, 10)
+    for n in range(100):
+        assert leases.spend((mine,), 0.1 * n)
+        grant(leases, 10 - mine.left, 0.1 * n)
+    for _ in range(100):
+        mine.give_back()
+    assert mine.left == 10
+
+
+def test_what_was_asked_for_under_limits_that_are_back_is_not_added_to_what_was_asked_for_since() -> None:
+    leases = Leases()
+    leases.spend(purses(leases), 0.0)
+    before = leases.wanted()
+    leases.keep_only({}.get)
+    mine = purses(leases)
+    leases.spend(mine, 0.0)
+    since = leases.wanted()
+    for wanted in (before, since):
+        leases.granted(wanted, [10], 0.0)
+    assert mine[0].left == 10
+
+
 @pytest.mark.parametrize(
     ("bound", "is_seen", "why"),
     [
