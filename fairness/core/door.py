@@ -106,9 +106,10 @@ class Door(Generic[R]):
 
     def weigh(self, lane: str, tenant: str, weight: float) -> None:
         """A tenant's weight in a lane counts from now, for all that waits."""
-        if self._weights.get((lane, tenant), 1.0) != weight:
+        if self._weights.get((lane, tenant)) != weight:
             self._weights[lane, tenant] = weight
             self._queue.set_weight((lane, tenant), weight)
+            self._queue.set_weight((lane, tenant, HELD), 1.0)  # kept: it runs empty with nearly each message
 
     # -- turns --------------------------------------------------------------------------------------------------
 
