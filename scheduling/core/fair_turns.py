@@ -22,12 +22,12 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from fairness.core.admission import Refusal
-from fairness.core.node import TURN, Ticket
+from fairness.core.node import Ticket
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Admit, Asked, Lease, Settlement
 from scheduling.core.fire import Fire
-from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
+from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, TenantLane, Turn
 from scheduling.core.turn_book import TurnBook
 from scheduling.core.turn_gates import Asking
 
@@ -181,18 +181,24 @@ class FairTurns(TurnBook):
     def hold_back(self, until: float, slots: int, way_s: float) -> None:
         """Of lanes without room: a tenant that has far more in flight than its part of the slots, and the way there,
         can hold waits. Its fires stand somewhere, and would take the places of the others, one by one: workers may
-        have another notion of what they cost than we.
+        have another notion of what they cost than we. Whoever a limit holds is none of these: he would not take them.
         """
         for lane, room in self.rooms.items():
             if room.limit is None or room.left > 0:
                 continue
-            crowd = [(tenant, each) for (of, tenant), each in self.standings if of == lane and each.waiting]
+            waiting = [(tenant, each) for (of, tenant), each in self.standings if of == lane and each.waiting]
+            if all(each.in_flight <= SPARE for _, each in waiting):
+                continue
+            crowd = [(tenant, each) for tenant, each in waiting if self._waits_for_its_share((lane, tenant))]
             weights = sum(self.terms.weight((lane, tenant)) for tenant, _ in crowd)
             for tenant, standing in crowd if len(crowd) > 1 else ():
                 part = slots * self.terms.weight((lane, tenant)) / weights
                 way = way_s / self._estimates.of((lane, tenant, standing.task)) if self.limits.by_time else 1.0
-                if standing.in_flight > SPARE + AMPLE * part * (1 + way) and self.queue.why((lane, tenant))[0] == TURN:
+                if standing.in_flight > SPARE + AMPLE * part * (1 + way):
                     self.queue.park((lane, tenant), until, SHARE)
+
+    def _waits_for_its_share(self, key: TenantLane) -> bool:
+        return self.terms.knows([key[1]]) and self._why(key)[0] == SHARE
 
     def to_admit(self) -> list[Admit]:
         """Those that are to be asked for."""

@@ -111,3 +111,18 @@ def test_of_a_tenant_that_is_refused_few_are_asked_for_at_once() -> None:
     admit = one(Admit, desk.run(0.01))
     desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 0.1)] * len(admit.asked))
     assert len(one(Admit, desk.effects_until(Admit)).asked) == 1
+
+
+def test_beside_many_whom_limits_hold_one_may_have_all_places() -> None:
+    """They do not take what it leaves."""
+    many = range(2, 42)
+    desk = FairDesk(*(terms(tenant, bound=CAPPED) for tenant in many), slots=8)
+    for tenant in many:
+        desk.due(1, tenant=tenant)
+    while asked := [each for admit in of(Admit, desk.run(0.01)) for each in admit.asked]:
+        desk.engine.admitted(Admit(asked), [Refusal("cap", (fire.work.tenant_id, "", ""), 100.0) for fire, _ in asked])
+    desk.due(40)
+    desk.go()
+    assert desk.turns.rooms["bulk"].left <= 0
+    desk.turns.hold_back(desk.clock.monotonic() + 0.1, slots=8, way_s=0.1)
+    assert not desk.turns.queue.is_parked(("bulk", 1))
