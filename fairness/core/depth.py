@@ -15,6 +15,8 @@ their way (Poisson), and is let be.
 
 Slots that are idle beside as many requests as there are slots, which stand before them, lack no depth: workers do not
 take what is there, since its queue is being declared, or comes to them few at a time. More would only stand there, too.
+But if more than half of the slots are idle, what stands there has the places of everybody else: that of a queue which
+the broker cannot deliver from, or of a task that a rate limit of Celery's holds in the workers. Then others need more.
 
 Rules
 -----
@@ -37,6 +39,7 @@ TICK_S = 0.95  # reports come each second
 IN_A_ROW = 2
 STEP = 1.1
 IDLE = 0.02  # of all slots; less is as good as none
+MOSTLY = 0.5  # of all slots
 SPARE = 2
 SLOTS_AT_MOST, SPARE_AT_MOST = 20, 100
 FIRST_MEAN_S = 0.1  # of a request, while none has ended
@@ -119,14 +122,15 @@ class Depth:
     def _put_right(self, reports: list[Report], ran: int, round_trip_s: float, in_flight: int | None) -> None:
         assert self._factor is not None
         time_s = sum(report.slots * report.interval_s for report in reports)
-        is_idle = sum(report.idle_s for report in reports) > IDLE * time_s
+        idle_s = sum(report.idle_s for report in reports)
         per_s = ran / max(report.interval_s for report in reports) if ran else 0.0
         under_way = per_s * round_trip_s
         standing: float = sum(report.waiting for report in reports)
         if in_flight is not None:
             standing = max(standing, in_flight - sum(report.busy for report in reports) - under_way)
         stands = standing > SPARE + 2 * sqrt(1 + under_way)
-        is_short = is_idle and standing <= self.slots + under_way  # the way may be twice as long as it is known to be
+        lacks_some = standing <= self.slots + under_way  # the way may be twice as long as it is known to be
+        is_short = idle_s > (IDLE if lacks_some else MOSTLY) * time_s
         self._idle = self._idle + 1 if is_short and self._was_ready else 0
         self._standing = self._standing + 1 if stands and not is_short else 0
         if self._idle and self._factor < (known := 1 + round_trip_s / self.mean_s):

@@ -78,6 +78,15 @@ def test_idle_slots_beside_as_many_requests_as_there_are_slots_are_no_lack_of_de
     assert max(depth for depth in grown[-10:] if depth is not None) <= 8 + 10 + 2 * 83 * 0.05 + 4
 
 
+def test_while_most_slots_are_idle_others_get_places_beside_what_stands_and_is_not_taken(looks: Looks) -> None:
+    """Else one tenant's fires that no worker takes would have all places of its lane, and all slots be idle."""
+    stands = replace(IDLE, busy=0, idle_s=10.0, ran=0, ran_s=0.0)
+    for _ in range(20):
+        looks.look(stands, in_flight=30)
+    assert looks.depth.depth is not None
+    assert looks.depth.depth > 2 * 30
+
+
 def test_one_report_alone_changes_nothing(looks: Looks) -> None:
     assert [looks.look(report) for report in (FULL, IDLE, FULL, IDLE, STANDING, FULL, STANDING)] == [17] * 7
 
