@@ -22,12 +22,12 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from fairness.core.admission import Refusal
-from fairness.core.node import Ticket
+from fairness.core.node import TURN, Ticket
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Admit, Asked, Lease, Settlement
 from scheduling.core.fire import Fire
-from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, TenantLane, Turn
+from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
 from scheduling.core.turn_book import TurnBook
 from scheduling.core.turn_gates import Asking
 
@@ -189,16 +189,13 @@ class FairTurns(TurnBook):
             waiting = [(tenant, each) for (of, tenant), each in self.standings if of == lane and each.waiting]
             if all(each.in_flight <= SPARE for _, each in waiting):
                 continue
-            crowd = [(tenant, each) for tenant, each in waiting if self._waits_for_its_share((lane, tenant))]
+            crowd = [(tenant, each) for tenant, each in waiting if self._why((lane, tenant))[0] == SHARE]
             weights = sum(self.terms.weight((lane, tenant)) for tenant, _ in crowd)
             for tenant, standing in crowd if len(crowd) > 1 else ():
                 part = slots * self.terms.weight((lane, tenant)) / weights
                 way = way_s / self._estimates.of((lane, tenant, standing.task)) if self.limits.by_time else 1.0
-                if standing.in_flight > SPARE + AMPLE * part * (1 + way):
+                if standing.in_flight > SPARE + AMPLE * part * (1 + way) and self.queue.why((lane, tenant))[0] == TURN:
                     self.queue.park((lane, tenant), until, SHARE)
-
-    def _waits_for_its_share(self, key: TenantLane) -> bool:
-        return self.terms.knows([key[1]]) and self._why(key)[0] == SHARE
 
     def to_admit(self) -> list[Admit]:
         """Those that are to be asked for."""

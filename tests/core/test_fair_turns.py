@@ -207,18 +207,3 @@ def test_a_tenant_of_which_enough_waits_is_left_out_of_looks() -> None:
     desk.engine.look_now()
     read = one(ReadDue, desk.effects_until(ReadDue))
     assert read.full == {1}
-
-
-def test_who_has_far_more_in_flight_than_its_part_waits_for_as_long_as_it_has() -> None:
-    """Its fires stand somewhere: of each place that came free it would get one as well, until all are its own."""
-    desk = FairDesk(slots=8)
-    desk.due(40)
-    desk.confirm(desk.go())
-    desk.due(5, tenant=2)
-    desk.go()
-    now = desk.clock.monotonic()
-    for until in (now + 0.1, now + 0.2):
-        desk.turns.hold_back(until, slots=1, way_s=0.0)
-        assert desk.turns.queue.is_parked(("bulk", 1))
-        assert desk.turns.queue.why(("bulk", 1)) == ("share", until)
-    assert not desk.turns.queue.is_parked(("bulk", 2))
