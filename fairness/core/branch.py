@@ -43,10 +43,10 @@ class Branch(Node[T]):
 
     def give_seat(self, child: Node[T]) -> None:
         """Give ``child`` an entry at its tag, in place of the one that it may have: which is later."""
-        first = self.first
-        if child.seat is not None and child is not first:
-            self._leave_behind()
+        first, before = self.first, child.seat
         child.seat = entry = (child.tag, next(orders), child)
+        if before is not None and child is not first:
+            self._leave_behind()
         if first is None or first is child:
             self.first = child
             return
@@ -72,8 +72,8 @@ class Branch(Node[T]):
             entry = None if self.others is None else self.others.pop()
             self.first = None if entry is None else entry[2]
         elif child.seat is not None:
-            self._leave_behind()
             child.seat = None
+            self._leave_behind()
 
     def pass_by(self) -> Node[T]:
         """Virtual time gets to the tag of the first child, which is idle, and gives up its seat; returns it."""
@@ -121,7 +121,7 @@ class Branch(Node[T]):
             yield from self.others.in_order()
 
     def _leave_behind(self) -> None:
-        """The seat of one of the others is to be nobody's."""
+        """What was the seat of one of the others is nobody's any more."""
         others = self.others
         assert others is not None
         others.left_behind += 1

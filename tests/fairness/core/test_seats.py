@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairness.core import seats as module
-from fairness.core.branch import Branch
+from fairness.core.branch import SLACK, Branch
 from fairness.core.node import Flow
 from fairness.core.seats import FEW, Entry, Seats
 
@@ -126,3 +126,18 @@ def test_of_many_only_few_are_one_heap_again() -> None:
     for tag in range(3000):
         model.take_out(model.seats.exchange(model.entry((5000 + tag) << 20)))
     assert not model.seats._far
+
+
+def test_of_those_left_behind_each_is_counted_also_when_they_are_cleared() -> None:
+    branch: Branch[Any] = Branch("", None)
+    children = [Flow(name, branch) for name in range(3)]
+    branch.children |= {child.name: child for child in children}
+    for child in children:
+        child.tag = 1 << 30
+        branch.give_seat(child)
+    for _ in range(3 * SLACK):
+        children[2].move_to(children[2].tag - 1)
+        children[1].move_to(children[1].tag - 1)
+        assert branch.others is not None
+        counting = [entry for entry in branch.others if entry[2].seat is entry]
+        assert len(list(branch.others)) == len(counting) + branch.others.left_behind
