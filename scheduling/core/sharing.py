@@ -84,7 +84,7 @@ class Sharing:
         self._looks = RunLooks()
         self._usual_way_s = self._looks.every_s
         self._depth, self._lanes = Depth(), Lanes()
-        self._exchange_at = 0.0
+        self._exchanged_at = 0.0
         self._is_exchanging = False
         self._told_nothing = True  # that it has anything waiting or in flight
         self._of_all: dict[str, Settled] = {}  # the last answer
@@ -192,8 +192,7 @@ class Sharing:
             else:
                 self._of_all.pop(one.lane, None)
             self.turns.set_room(one.lane, 0 if self._told_nothing else one.places)
-        still_s = min(STILL * (now - self.turns.stirred_at), STILL_MOST_S)
-        self._exchange_at = now + max(SOON_S if self.turns.waiting else LATER_S, still_s)
+        self._exchanged_at = now
 
     def runs_seen(self, runs: Iterable[RunSeen], now: float) -> None:
         self.turns.seen(runs, now)
@@ -325,9 +324,12 @@ class Sharing:
     def _exchanges_at(self) -> float:
         if self._is_exchanging or self._depth.depth is None or not self.turns.limits.exchanges:
             return inf
-        if self._is_at_rest:
-            return inf if self._told_nothing else self._exchange_at
-        return 0.0 if self._told_nothing else self._exchange_at
+        if self._told_nothing:
+            return inf if self._is_at_rest else 0.0
+        still_s = min(
+            STILL * (self._exchanged_at - self.turns.stirred_at), STILL_MOST_S
+        )  # below 0: who came is to be told
+        return self._exchanged_at + max(SOON_S if self.turns.waiting else LATER_S, still_s)
 
     @property
     def _is_at_rest(self) -> bool:

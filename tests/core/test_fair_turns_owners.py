@@ -201,6 +201,24 @@ def test_with_other_nodes_nothing_goes_beyond_the_places_that_are_ours() -> None
     assert of(Publish, desk.run(0.04)) == []
 
 
+def test_other_nodes_are_told_at_once_who_comes_after_a_long_quiet() -> None:
+    from fairness.core.exchange import Settled
+
+    desk = FairDesk(slots=2, fairness=FairLimits())
+    desk.due(1)
+    pauses = []
+    for _ in range(100):
+        before = desk.clock.monotonic()
+        told = one(Exchange, desk.effects_until(Exchange)).lanes
+        pauses.append(desk.clock.monotonic() - before)
+        desk.engine.exchanged([Settled(lane.lane, places=1) for lane in told])
+        desk.confirm(desk.go(0.0))
+    assert pauses[-1] > 0.2
+    desk.run(0.06)
+    desk.due(5, tenant=2)
+    assert one(Exchange, desk.run(0.01))
+
+
 def test_other_nodes_are_told_what_fires_cost_as_it_is_known_by_now() -> None:
     """And not as it was thought to be when they came."""
     from fairness.core.exchange import Settled
