@@ -97,7 +97,9 @@ class FairTurns(TurnBook):
             return False
         if not self.terms.is_asked_for(path):
             return True
-        if (self.queue and self.standings.do_wait(tenant)) or self.terms.tokens(path, now) is None:
+        if self.terms.asking[tenant].asking or (self.queue and self.standings.do_wait(tenant)):
+            return False
+        if self.terms.tokens(path, now) is None:
             return False
         self.standings.of((lane, tenant), now).start(fire.id, now)
         return True
@@ -118,6 +120,8 @@ class FairTurns(TurnBook):
     def _go_on(self, turn: Turn, publish: list[Fire], now: float) -> None:
         """It is its turn, and it is in our hands."""
         if not self._has_permit(turn, now):
+            if turn.asking is not None and turn.stage is not Stage.ADMITTING:
+                turn.asking.unanswered += 1
             turn.stage = Stage.ADMITTING
             turn.request = self.terms.request(turn)
             self._to_admit.append(turn)
@@ -130,6 +134,8 @@ class FairTurns(TurnBook):
     def _has_permit(self, turn: Turn, now: float) -> bool:
         if turn.is_admitted or turn.purses or not self.terms.is_asked_for(turn.path):
             return True
+        if turn.asking is not None and turn.asking.unanswered:
+            return False  # it goes behind those
         turn.purses = self.terms.tokens(turn.path, now) or ()
         return bool(turn.purses)
 

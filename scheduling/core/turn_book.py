@@ -112,6 +112,7 @@ class TurnBook:
     def _answered(self, turn: Turn) -> None:
         if turn.asking is not None:
             turn.asking.asking -= 1
+            turn.asking.unanswered -= turn.stage is Stage.ADMITTING
             self.queue.gate_changed(turn.asking)
             turn.asking = None
 

@@ -49,6 +49,7 @@ class Asking:
     def __init__(self) -> None:
         self.width = 16
         self.asking = 0
+        self.unanswered = 0  # of these: limits are being asked
 
     def opens_at(self, now: float) -> float:
         return now if self.asking < self.width else inf

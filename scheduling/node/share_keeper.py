@@ -99,10 +99,10 @@ class ShareKeeper:
             if now >= self._at or self._is_asked:
                 self._is_asked = False
                 self._at = now + EACH_S - LOOK_S / 2
+                self._live.know(live_nodes(connection))  # before there are terms: a limit is divided among them
                 if self._terms.read(connection):
                     terms, guarded = self._terms.terms, self._terms.guarded
                     self._inbox.put(lambda: self._engine.set_terms(terms, guarded))
-                self._live.know(live_nodes(connection))
             if self._told is not None:
                 told, self._told = self._told, None
                 standings.write(connection, self._node, told)

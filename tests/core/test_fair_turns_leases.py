@@ -99,3 +99,14 @@ def test_fires_that_go_with_a_token_are_counted_as_starts_of_their_tenant() -> N
     desk.go()
     (row,) = [row for row in desk.turns.told(desk.clock.monotonic()) if row.tenant_id == 1]
     assert row.starts == 3
+
+
+def test_nobody_goes_before_one_of_its_tenant_that_is_being_asked_for() -> None:
+    desk = leasing(1)
+    first, *asked_for = desk.due(2, first=100)
+    assert asked(desk) == asked_for
+    assert desk.go() == [first]
+    (purse,) = desk.turns.terms.leases.purses([((1, "", ""), WIDE)], is_seen=True) or ()
+    purse.left = 5
+    desk.due(1, first=200)
+    assert desk.go() == []
