@@ -120,6 +120,7 @@ def main() -> None:
     arguments.add_argument("--slots", type=int, default=8, help="of each worker")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--redis", default=REDIS, help="emptied; none: each node by itself")
+    arguments.set_defaults(pool="threads")
     given = arguments.parse_args()
     settings = {"FAIRNESS": "fair", "REDIS_URL": given.redis}
     if given.redis:
