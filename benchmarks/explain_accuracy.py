@@ -33,6 +33,7 @@ from benchmarks.harness import given_settings, installation, parser
 
 WARM_UP_S = 20.0
 PATIENCE_S = 300.0  # until all that was drawn has started
+APART_S = 0.001  # what is due at the same instant goes in no order that could be told
 LEAST_S = 0.5  # what starts at once is not measured against its own few milliseconds
 WORKS_S = (0.02, 0.05, 0.1, 0.2)
 
@@ -63,7 +64,9 @@ def floods(bench: Bench, rng: random.Random, sample: int) -> None:
             cap = max(1, int(0.7 * pace * work_s))
             served = min(pace, cap / work_s)
             terms = {"max_in_flight": cap}
-        bench.flood(bench.tenant(f"bench-{n}", weight=weight, **terms), max(10, int(served * span_s)), work_s)
+        bench.flood(
+            bench.tenant(f"bench-{n}", weight=weight, **terms), max(10, int(served * span_s)), work_s, apart_s=APART_S
+        )
 
 
 def explained(bench: Bench, rng: random.Random, sample: int) -> tuple[Mapping[UUID, Any], float, int]:

@@ -96,14 +96,15 @@ class Bench:
 
         return Tenant.objects.create(slug=slug, **terms)
 
-    def flood(self, tenant: Any, count: int, work_s: float, *, task: str = HOLD) -> None:
-        """So many jobs, all due now."""
+    def flood(self, tenant: Any, count: int, work_s: float, *, task: str = HOLD, apart_s: float = 0.0) -> None:
+        """So many jobs, the last of which is due now, and each so long after the one before it."""
         from scheduling.core.definition import JobDefinition
         from scheduling.models import Job, JobClock
 
         now = JobClock.objects.now()
         said: dict[str, Any] = {"kwargs": {"work_s": work_s}, "retry_base": timedelta(seconds=0.1), "max_attempts": 50}
-        Job.objects.copy([JobDefinition.once_job(task, now, **said) for _ in range(count)], tenant=tenant)
+        due = [now - timedelta(seconds=apart_s * left) for left in range(count)]
+        Job.objects.copy([JobDefinition.once_job(task, at, **said) for at in due], tenant=tenant)
 
     def now(self) -> float:
         (now,) = self.connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone() or (0.0,)
