@@ -25,7 +25,7 @@ from scheduling.core.recurrence import Interval, occurrences
 from scheduling.models import Fire, JobClock, Node
 from tests.processes import Spawned, eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 JOBS = [
     {"tenant": "acme", "name": "each minute", "cron": "* * * * *"},
@@ -87,7 +87,7 @@ def test_it_runs_until_it_is_stopped_and_leaves_no_process_behind(number: signal
     family = psutil.Process(process.process.pid).children(recursive=True)
     process.send_signal(number)
 
-    assert process.wait(timeout_s=60) == 128 + number
+    assert process.wait(timeout_s=80) == 128 + number
     assert not [child for child in family if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert "Traceback" not in process.output
     assert set(Node.objects.values_list("id", flat=True)) == {"demo-1", "demo-2"}
