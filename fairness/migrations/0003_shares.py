@@ -58,33 +58,20 @@ class Migration(migrations.Migration):
                 (
                     "rate_per_s",
                     models.FloatField(
-                        blank=True,
-                        help_text="Fires a second; what is beyond waits, and a denser schedule is warned of. Empty: no rate.",
-                        null=True,
-                        verbose_name="rate",
+                        blank=True, help_text="Fires a second. Empty: no rate.", null=True, verbose_name="rate"
                     ),
                 ),
-                (
-                    "burst",
-                    models.PositiveIntegerField(
-                        db_default=1, default=1, help_text="Fires that may go at once after a rest."
-                    ),
-                ),
+                ("burst", models.PositiveIntegerField(default=1, help_text="Fires that may go at once after a rest.")),
                 (
                     "max_in_flight",
                     models.PositiveIntegerField(
-                        blank=True,
-                        help_text="Fires that may be with the workers at once; the others wait. Empty: no cap.",
-                        null=True,
+                        blank=True, help_text="Fires that may be with the workers at once. Empty: no cap.", null=True
                     ),
                 ),
                 (
                     "is_strict",
                     models.BooleanField(
-                        db_default=False,
-                        default=False,
-                        help_text="The cap holds whatever fails, by rows in Postgres; it costs a statement for each batch of fires.",
-                        verbose_name="strict cap",
+                        default=False, help_text="The cap holds whatever fails.", verbose_name="strict cap"
                     ),
                 ),
             ],
