@@ -36,9 +36,9 @@ from fairness.core.fair_queue import FairQueue
 from fairness.core.node import Ticket
 from fairness.core.rate import Rate
 from fairness.core.tree import FlowPath
+from scheduling.node.node import GC_THRESHOLDS
 
 BATCH = 1000  # taken at once
-GC_THRESHOLDS = 50_000, 20, 20  # of `scheduling.node.node`
 NEVER_CLOSED_PER_S = 1e6
 CLOSED_PER_S = 10.0
 

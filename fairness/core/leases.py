@@ -133,9 +133,11 @@ def most_of(bound: Bound, nodes: int) -> int:
     return int(of_one * min(1.0, NODES / nodes))
 
 
-def lendable(bound: Bound, tokens: float, in_hand: int, nodes: int) -> int:
-    """How many to lease to a node out of a bucket with so many tokens: what is beyond half of it, at most."""
-    return max(0, min(most_of(bound, nodes) - in_hand, int(tokens - bound.burst / 2)))
+def lendable(bound: Bound, tokens: float, in_hand: int) -> int:
+    """How many to lease to the only node out of a bucket with so many tokens: what is beyond half of it, at most. (For
+    several nodes that have one bucket, ``lease.lua`` says it.)
+    """
+    return max(0, min(most_of(bound, 1) - in_hand, int(tokens - bound.burst / 2)))
 
 
 def _is_leased(bound: Bound, *, is_seen: bool) -> bool:

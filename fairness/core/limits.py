@@ -90,7 +90,7 @@ class LocalLimiter:
                 continue
             bucket = self._buckets[one.key]
             part = Bound(bucket.per_s, bucket.burst)
-            granted.append(rate.take(now, lendable(part, rate.tokens(now), one.in_hand, nodes=1)))
+            granted.append(rate.take(now, lendable(part, rate.tokens(now), one.in_hand)))
         return granted
 
     def leave(self, requests: Sequence[Request], *, unspent: bool = False) -> None:

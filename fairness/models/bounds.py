@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django.db import models
 
 from fairness.core.rate import FASTEST_PER_S, SLOWEST_PER_S
-from fairness.models.checked import Checked, is_outside
+from fairness.models.checked import Checked, is_outside, within
 
 RATE = "a number from 1e-9 to 1e9, or empty"
 BURST = "at least 1"
@@ -39,8 +39,7 @@ class Bounds(Checked):
         constraints = [
             models.CheckConstraint(
                 name="%(class)s_rate_is_positive",
-                condition=models.Q(rate_per_s__isnull=True)
-                | models.Q(rate_per_s__gte=SLOWEST_PER_S) & models.Q(rate_per_s__lte=FASTEST_PER_S),
+                condition=within("rate_per_s", SLOWEST_PER_S, FASTEST_PER_S),
                 violation_error_message=f"rate: {RATE}",
             ),
             models.CheckConstraint(

@@ -65,6 +65,13 @@ class Checked(models.Model):
         super().save(*args, **kwargs)
 
 
+def within(field: str, low: Any, high: Any) -> models.Q:
+    """For a constraint: it is empty, or from ``low`` to ``high``; NaN is in no range."""
+    return models.Q(**{f"{field}__isnull": True}) | models.Q(**{f"{field}__gte": low}) & models.Q(
+        **{f"{field}__lte": high}
+    )
+
+
 def is_outside(value: Any, low: Any, high: Any) -> bool:
     """Whether it is a value, and not one from ``low`` to ``high``; NaN is in no range."""
     return isinstance(value, type(low)) and not low <= value <= high

@@ -13,7 +13,7 @@ from django.db import models, router
 
 from fairness.core.node import MAX_WEIGHT, MIN_WEIGHT
 from fairness.models.bounds import Bounds
-from fairness.models.checked import CheckedManager, is_outside
+from fairness.models.checked import CheckedManager, is_outside, within
 from fairness.models.tenant_deletion import TenantQuerySet, refuse_in_use
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,99}$"
@@ -90,14 +90,12 @@ class Tenant(Bounds):
             ),
             models.CheckConstraint(
                 name="tenant_transactional_weight_is_one",
-                condition=models.Q(transactional_weight__isnull=True)
-                | models.Q(transactional_weight__gte=MIN_WEIGHT) & models.Q(transactional_weight__lte=MAX_WEIGHT),
+                condition=within("transactional_weight", MIN_WEIGHT, MAX_WEIGHT),
                 violation_error_message=f"transactional weight: {WEIGHT}, or empty",
             ),
             models.CheckConstraint(
                 name="tenant_stagger_is_a_span",
-                condition=models.Q(stagger__isnull=True)
-                | models.Q(stagger__gte=timedelta(0)) & models.Q(stagger__lte=LONGEST_STAGGER),
+                condition=within("stagger", timedelta(0), LONGEST_STAGGER),
                 violation_error_message=f"stagger: {STAGGER}",
             ),
             models.CheckConstraint(

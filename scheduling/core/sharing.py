@@ -48,7 +48,7 @@ from scheduling.core.held_reads import HeldReads
 from scheduling.core.holds import Holds, still_due
 from scheduling.core.marks import Marks
 from scheduling.core.plans import JobPlan
-from scheduling.core.run_looks import RunLooks
+from scheduling.core.run_looks import LATEST_S, STILL, RunLooks
 from scheduling.core.runs import Held, RunSeen
 from scheduling.core.shortage import Shortage
 
@@ -56,12 +56,11 @@ AT_ONCE = 1000  # turns, and fires that are stored
 STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
 LONGEST_S = 300.0  # however far off its turn is, or its gate opens: terms change, and so do owners
 SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
-STILL, STILL_MOST_S = 0.05, 0.25  # of the time for which nothing has stirred
 KEEP_S = 5.0
 CROWDS_S = 0.1
 FULL_S = 0.05  # for so long it is known who is full
 LEAST, MOST = 250, 1_000_000  # fires in one read
-LATEST = 0.05  # what the latest way counts for in the mean
+LATEST_WAY = 0.05  # what the latest counts for in the mean
 PRECEDENCE = 2  # times as much of a tenant may wait here until what waits in the store is left out, too
 
 
@@ -202,7 +201,7 @@ class Sharing:
         """A look at what is in flight is over, well or not."""
         still_s = now - self.turns.stirred_at
         self._looks.end(now, does_anybody_wait=self.turns.waiting > 0, still_s=still_s)
-        self._usual_way_s += LATEST * (self._way_s - self._usual_way_s)
+        self._usual_way_s += LATEST_WAY * (self._way_s - self._usual_way_s)
 
     # -- full tenants ------------------------------------------------------------------------------------------
 
@@ -326,10 +325,8 @@ class Sharing:
             return inf
         if self._told_nothing:
             return inf if self._is_at_rest else 0.0
-        still_s = min(
-            STILL * (self._exchanged_at - self.turns.stirred_at), STILL_MOST_S
-        )  # below 0: who came is to be told
-        return self._exchanged_at + max(SOON_S if self.turns.waiting else LATER_S, still_s)
+        still_s = self._exchanged_at - self.turns.stirred_at  # below 0: who came since is to be told
+        return self._exchanged_at + max(SOON_S if self.turns.waiting else LATER_S, min(STILL * still_s, LATEST_S))
 
     @property
     def _is_at_rest(self) -> bool:

@@ -9,13 +9,11 @@ from typing import Any
 from fairness.core.admission import CAP, RATE, Refusal, Request, request_of
 from fairness.core.fair_queue import FairQueue
 from fairness.core.leases import Leases, Purse
-from fairness.core.terms import Bound, BoundKey, Terms
-from scheduling.core.fire import Lane
+from fairness.core.terms import LANES, Bound, BoundKey, Terms
 from scheduling.core.turn import SHARE, Path, TenantLane, Turn
 from scheduling.core.turn_gates import Asking
 
 ASK_AGAIN_S = 1.0  # of a cap, where nobody is seen to leave
-LANES = tuple(lane.value for lane in Lane)
 
 
 class TenantTerms:

@@ -151,9 +151,9 @@ def test_a_node_has_ten_tokens_of_a_rate_of_a_hundred_with_a_burst_of_fifty_and_
 
 
 def test_what_is_lent_leaves_half_of_the_bucket() -> None:
-    assert [lendable(WIDE, tokens, 0, 1) for tokens in (50.0, 33.5, 25.9, 10.0)] == [10, 8, 0, 0]
-    assert lendable(WIDE, 50.0, 4, 1) == 6
-    assert lendable(WIDE, 50.0, 12, 1) == 0
+    assert [lendable(WIDE, tokens, 0) for tokens in (50.0, 33.5, 25.9, 10.0)] == [10, 8, 0, 0]
+    assert lendable(WIDE, 50.0, 4) == 6
+    assert lendable(WIDE, 50.0, 12) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
