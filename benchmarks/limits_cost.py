@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 import redis
@@ -78,9 +77,8 @@ def create_recurring(rate: int, tenants: Sequence[Any]) -> None:
 
 def servers(connection: psycopg.Connection[Any], given: Any) -> dict[str, list[int]]:
     """Their processes, as far as they are on this machine and may be seen."""
-    port = urlsplit(given.redis).port or 6379
     found = {"postgres": postmaster(connection), "rabbitmq": listener(given.amqp)}
-    found["redis"] = listener(f"amqp://127.0.0.1:{port}")
+    found["redis"] = listener(given.redis, default_port=6379)
     return {name: [pid] for name, pid in found.items() if pid is not None}
 
 

@@ -131,9 +131,9 @@ def postmaster(connection: psycopg.Connection[Any]) -> int | None:
     return parent.pid if parent is not None and "postgres" in parent.name() else None
 
 
-def listener(amqp: str) -> int | None:
-    """The process that listens on the broker's port, if it is on this machine and may be seen."""
-    port = urlsplit(amqp).port or 5672
+def listener(url: str, *, default_port: int = 5672) -> int | None:
+    """The process that listens on the port of this service, if it is on this machine and may be seen."""
+    port = urlsplit(url).port or default_port
     try:
         sockets = psutil.net_connections("tcp")
     except psutil.Error:
