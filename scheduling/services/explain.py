@@ -133,9 +133,9 @@ class _Desk:
         for (tenant, node, lane), some in self._by_line(rows).items():
             shards = self._shards_of(node if tenants.waits_with(node, tenant, lane) else "")
             line, before = Line(), dict[UUID, int]()
-            if asked := [row for row in some if row.fire_at is not None and row.fire_at <= self._now.job]:
+            if any(row.fire_at is not None and row.fire_at <= self._now.job for row in some):
                 line = store.read_in_line(self._connection, tenant, shards=shards, now=self._now.job)
-                before = store.read_due_line(self._connection, tenant, asked, shards=shards, now=self._now.job)
+                before = store.read_due_line(self._connection, tenant, some, shards=shards, now=self._now.job)
             for row in some:
                 ahead = line.in_lane(lane) + before.get(row.id, 0)
                 place = Place(ahead=min(ahead, COUNTED), is_least=ahead >= COUNTED)

@@ -15,13 +15,15 @@ from scheduling.store.connection import Connection
 from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
 from scheduling.store.shares import read_in_shares
 
-SHARDS_IN_TURN = 8  # how many shards with a backlog are read together, at first
+SHARDS_IN_TURN = 8  # how many shards with a backlog are read together, while nothing is known of them
+PROBES = 2_000  # as many as take about 10 ms: one for each tenant of each shard that is read together
 NOBODY: frozenset[int] = frozenset()
 
 
 class DueReader:
     """Reads by shard while everything due fits into one read; shards with a backlog in turns and by tenant, until it is
-    gone.
+    gone. Within a tenant the earliest go first, over all shards that are read together: as many as few enough tenants
+    have something to come in.
 
     Of full tenants nothing is read. Where they have something due their shard is read by tenant, too: by time the way
     to the others would lead through all of it.
@@ -30,6 +32,7 @@ class DueReader:
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql
         self._flooded: list[int] = []  # the next in turn first
+        self._at_once = SHARDS_IN_TURN
 
     def read(
         self,
@@ -52,14 +55,15 @@ class DueReader:
         rows = [row for row in rows if row[TENANT_ID] not in full]  # that came due a moment ago
         seen, more = set(plain), set[tuple[int, int]]()
         still: list[int] = []
-        at_once = SHARDS_IN_TURN
+        widening = 1
         while flooded and len(rows) < limit:
+            at_once = self._at_once * widening
             turn, flooded = flooded[:at_once], flooded[at_once:]
             heads, cut = self._by_tenant(connection, turn, until, limit, full)
             if len(heads) > limit // 2:
                 still += turn
             else:
-                at_once *= 2  # there is not so much
+                widening *= 2  # there is not so much
             rows += heads
             seen.update(turn)
             more |= cut
@@ -96,5 +100,9 @@ class DueReader:
 
         values = {"shards": shards, "until": until, "full": integers(full)}
         found = connection.execute(self._sql["tenants_due"], values).fetchall()
-        pairs = [(tenant, shard) for shard, tenant in found]
-        return read_in_shares(read, pairs, limit, group_of=itemgetter(TENANT_ID, SHARD))
+        for *_, present in found[:1]:
+            self._at_once = max(1, PROBES * len(shards) // present)
+        heads = in_turns(found, limit, of=itemgetter(0), at=itemgetter(2))
+        pairs = [(tenant, shard) for tenant, shard, *_ in heads]
+        rows, more = read_in_shares(read, pairs, limit, group_of=itemgetter(TENANT_ID, SHARD))
+        return rows, more | {(tenant, shard) for tenant, shard, *_ in found}.difference(pairs)

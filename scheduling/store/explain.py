@@ -149,18 +149,18 @@ def read_in_line(connection: Connection, tenant: int, *, shards: Sequence[int], 
 def read_due_line(
     connection: Connection, tenant: int, jobs: Iterable[DueJob], *, shards: Sequence[int], now: datetime
 ) -> dict[UUID, int]:
-    """How much of the tenant's lane is due and goes before each of these jobs, in these shards. A shard's jobs are
-    claimed as they came due, and all shards in turn: so each place counts as often as there are shards with more due
-    than is claimed.
+    """How much of the tenant's lane is due and goes before each of these jobs that is due itself, in these shards: what
+    came due earlier.
     """
-    asked = list(jobs)
-    each = COUNTED // max(1, len(shards))
-    given = {"tenant": tenant, "ids": [job.id for job in asked], "now": now, "limit": each}
-    before: dict[UUID, int] = dict(
-        connection.execute(_sql("due_line"), given | {"shards": list({job.shard for job in asked})}).fetchall()
-    )
-    row: Any = connection.execute(_sql("held"), {"tenant": tenant, "shards": list(shards)}).fetchone()
-    return {job.id: before.get(job.id, each) * max(1, row[0]) for job in asked}
+    due_at = {job.id: job.fire_at for job in jobs if job.fire_at is not None and job.fire_at <= now}
+    given = {
+        "tenant": tenant,
+        "ids": list(due_at),
+        "shards": list(shards),
+        "until": max(due_at.values(), default=now),
+        "limit": max(1, COUNTED // max(1, len(shards))),
+    }
+    return dict.fromkeys(due_at, COUNTED) | dict(connection.execute(_sql("due_line"), given).fetchall())
 
 
 def read_ahead_of_job(connection: Connection, fires: Sequence[WaitingFire]) -> dict[UUID, list[str]]:

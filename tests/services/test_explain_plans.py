@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "tenant": 1,
     "shards": [1, 2],
     "now": NOON,
+    "until": NOON,
     "limit": 100,
     "seen": 1000,
 }

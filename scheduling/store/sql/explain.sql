@@ -89,28 +89,24 @@ UNION ALL SELECT id, lane, task, ahead FROM placed WHERE id = ANY (%(ids)s::uuid
 SELECT lane, task, count(*) FROM ({waits}) AS waits GROUP BY lane, task
 
 -- name: due_line
--- The places of some jobs among those of their tenant and lane that are due and not claimed in the same shard, as they came due. (Those
--- that are beyond so many are left out.)
+-- The places of some jobs among those of their tenant and lane that are due and not claimed, as they came due. (Of each shard so many are
+-- looked at; what is beyond them is left out.)
 WITH due AS (
-    SELECT w.shard, j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
+    SELECT j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
     CROSS JOIN LATERAL (
         (SELECT id, lane, next_fire_at AS fire_at, ctid AS place FROM scheduling_job
-         WHERE shard_id = w.shard AND tenant_id = %(tenant)s AND next_fire_at <= %(now)s ORDER BY next_fire_at LIMIT %(limit)s)
+         WHERE shard_id = w.shard AND tenant_id = %(tenant)s AND next_fire_at <= %(until)s ORDER BY next_fire_at LIMIT %(limit)s)
         UNION ALL
         (SELECT e.job_id, k.lane, e.fire_at, e.ctid FROM (
             SELECT job_id, fire_at, ctid FROM scheduling_entry
-            WHERE shard_id = w.shard AND bucket <= floor(extract(epoch FROM %(now)s::timestamptz))::bigint AND tenant_id = %(tenant)s
-              AND fire_at <= %(now)s LIMIT %(limit)s
+            WHERE shard_id = w.shard AND bucket <= floor(extract(epoch FROM %(until)s::timestamptz))::bigint AND tenant_id = %(tenant)s
+              AND fire_at <= %(until)s LIMIT %(limit)s
          ) AS e JOIN scheduling_job k ON k.id = e.job_id)
     ) AS j
 ), placed AS (
-    SELECT id, row_number() OVER (PARTITION BY shard, lane ORDER BY fire_at, place) - 1 AS ahead FROM due
+    SELECT id, row_number() OVER (PARTITION BY lane ORDER BY fire_at, place) - 1 AS ahead FROM due
 )
 SELECT id, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
-
--- name: held
--- Shards in which a tenant has more due than is claimed.
-SELECT count(*) FROM scheduling_hold WHERE tenant_id = %(tenant)s AND shard_id = ANY (%(shards)s::smallint[])
 
 -- name: ahead_of_job
 -- Of fires that wait for earlier ones of their jobs: the first of these, running ones before the others.

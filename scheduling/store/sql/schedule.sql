@@ -46,7 +46,8 @@ CROSS JOIN LATERAL (
 ) AS present
 
 -- name: tenants_due
--- Which tenants of a shard have something due: a skip scan over the tenants, never a sort of a backlog.
+-- Which tenants of a shard have something due, and when the first of it was; and how many tenants were looked at for that. A skip scan
+-- over the tenants, never a sort of a backlog.
 WITH RECURSIVE present(shard, tenant_id) AS (
     SELECT owned.shard, (
         SELECT tenant_id FROM scheduling_job
@@ -60,11 +61,14 @@ WITH RECURSIVE present(shard, tenant_id) AS (
         ORDER BY shard_id, tenant_id LIMIT 1)
     FROM present p WHERE p.tenant_id IS NOT NULL
 )
-SELECT p.shard, p.tenant_id FROM present p
-WHERE p.tenant_id <> ALL (%(full)s::integer[]) AND (
+SELECT p.tenant_id, p.shard, head.next_fire_at, (SELECT count(tenant_id) FROM present)
+FROM present p
+CROSS JOIN LATERAL (
     SELECT next_fire_at FROM scheduling_job
     WHERE shard_id = p.shard AND tenant_id = p.tenant_id AND next_fire_at IS NOT NULL
-    ORDER BY next_fire_at LIMIT 1) <= %(until)s
+    ORDER BY next_fire_at LIMIT 1
+) AS head
+WHERE p.tenant_id <> ALL (%(full)s::integer[]) AND head.next_fire_at <= %(until)s
 
 -- name: due_of_tenants
 -- The heads of each, by index.

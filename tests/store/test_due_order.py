@@ -1,0 +1,56 @@
+"""Of a tenant with more due than is read at once the earliest goes first, in whichever shard it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduling.store import due
+from scheduling.testing.clock import NOON
+from tests.store.backends import SHARDS, PostgresBackend, plans
+from tests.store.steps import owned
+
+
+COUNT, LIMIT = 40, 4
+
+
+@pytest.fixture
+def world(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresBackend]:
+    monkeypatch.setattr(due, "SHARDS_IN_TURN", 1)
+    backend = PostgresBackend()
+    yield backend
+    backend.close()
+
+
+def taken(world: PostgresBackend) -> list[int]:
+    """What one look takes of all shards, and claims."""
+    found = world.store.due(range(SHARDS), until=NOON, limit=LIMIT)
+    planned = plans(list(found.jobs), epoch=1)
+    world.store.claim(dict.fromkeys(range(SHARDS), 1), planned)
+    return sorted(plan.due.work.job_id.int for plan in planned)
+
+
+def test_once_a_backlog_is_known_it_goes_in_the_order_in_which_it_came_due(world: PostgresBackend) -> None:
+    for number in range(COUNT):
+        world.add(number, number - COUNT, shard=number % SHARDS)
+    owned(world, *range(SHARDS))
+    first = taken(world)
+    left = [number for number in range(COUNT) if number not in first]
+    for _ in range(len(left) // LIMIT):
+        assert taken(world) == left[:LIMIT]
+        left = left[LIMIT:]
+    assert left == []
+
+
+def test_beside_many_tenants_few_shards_are_walked_at_a_time_and_each_has_its_turn(
+    world: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "PROBES", 2)
+    for number in range(COUNT):
+        world.add(number, number - COUNT, shard=number % SHARDS, tenant=number % 8 // 4)
+    owned(world, *range(SHARDS))
+    looks = [taken(world) for _ in range(2 * SHARDS)]
+    shards = [{number % SHARDS for number in look} for look in looks]
+    assert all(len(look) == LIMIT for look in looks)
+    assert shards == [{0}, {1}, {2}, {3}] * 2
