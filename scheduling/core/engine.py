@@ -263,15 +263,23 @@ class Engine(EngineShares):
             if room > 0 and takes_more:
                 self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
-                effects.append(ReadDue(half, until, room, full))
-                if full and self._sharing is not None:
-                    self._sharing.holds.begin(full, half, now, self._clock.now())
+                left_out = full | self._ahead(half, shards, full)
+                effects.append(ReadDue(half, until, room, left_out))
+                if left_out and self._sharing is not None:
+                    self._sharing.holds.begin(left_out, half, now, self._clock.now())
         if self._waiting.begin(now, takes_more=takes_more):
             if self._sharing is not None:
                 full -= self._sharing.only_full(now)
             effects.append(ReadWaiting(shards, self._clock.now(), self._batch(), full))
         effects += self._upkeep.begin(shards, now)
         return effects
+
+    def _ahead(self, half: frozenset[int], shards: frozenset[int], full: frozenset[int]) -> frozenset[int]:
+        """Tenants whose turn it is in the other half. If they wait for nothing else that is looked at now."""
+        ahead = frozenset[int]() if self._sharing is None else self._sharing.in_step.ahead(half)
+        if ahead - full:
+            self._looks.expect_more(shards - half)
+        return ahead
 
     def _batch(self) -> int:
         """How many fires are read at once."""

@@ -46,6 +46,7 @@ from scheduling.core.fire import Fire, State
 from scheduling.core.gates import BROKER, Gates
 from scheduling.core.held_reads import HeldReads
 from scheduling.core.holds import Holds, still_due
+from scheduling.core.in_step import InStep
 from scheduling.core.marks import Marks
 from scheduling.core.plans import JobPlan
 from scheduling.core.run_looks import LATEST_S, STILL, RunLooks
@@ -80,6 +81,7 @@ class Sharing:
         self._clock, self.turns, self._dispatch = clock, turns, dispatch
         self._marks, self._gates, self._number = marks, gates, number
         self.holds, self._shortage = Holds(), Shortage()
+        self.in_step = InStep()
         self._looks = RunLooks()
         self._usual_way_s = self._looks.every_s
         self._depth, self._lanes = Depth(), Lanes()
@@ -100,6 +102,7 @@ class Sharing:
 
     def take(self, shards: Collection[int], recovered: Iterable[Fire]) -> list[Effect]:
         self._held_reads.take(shards, recovered)
+        self.in_step.forget()
         return self._read_held(self._clock.monotonic())
 
     def _read_held(self, now: float) -> list[Effect]:
@@ -117,6 +120,7 @@ class Sharing:
     def drop(self, shards: Collection[int]) -> None:
         self.turns.drop(shards, self._clock.monotonic())
         self.holds.drop(shards)
+        self.in_step.forget()
         self._held_reads.forget(shards)
 
     def leave(self, shards: Collection[int]) -> None:
@@ -226,11 +230,13 @@ class Sharing:
         return max(LEAST, self.turns.granted_in_a_second(self._clock.monotonic()) // 2)
 
     def nothing_due(self, effect: ReadDue, found: Due) -> None:
+        self.in_step.looked(effect, found)
         self.holds.looked(effect, found, ())
         self.holds.claimed(effect.shards)
 
     def planned(self, effect: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
         """A look's claim is under way."""
+        self.in_step.looked(effect, found)
         is_short = self.turns.is_short
         if self.holds.since or is_short:
             planned = {plan.due.work.job_id for plan in plans}

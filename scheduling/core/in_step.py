@@ -1,0 +1,59 @@
+"""The halves of a node's shards in step: of a tenant's backlog neither goes on far before the other.
+
+::
+
+    a look takes some of a tenant, and leaves more ─> it has come further there than in the other half
+        ─> left out of looks at this half ── until a look at the other half has not left it out
+
+A tenant is full for about as long as it takes until the same half is looked at again: left to chance, one half's
+backlog would be over before the other's has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from scheduling.core.due import Due
+from scheduling.core.effects import ReadDue
+from scheduling.core.looks import HALVES
+
+
+class InStep:
+    """One thread owns it."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Shards have come, or gone."""
+        self._reached: list[dict[int, datetime]] = [{} for _ in range(HALVES)]  # of tenants that have more there
+        self._ahead: list[set[int]] = [set() for _ in range(HALVES)]
+
+    def ahead(self, shards: Collection[int]) -> frozenset[int]:
+        """Tenants that a look at this half leaves out."""
+        return frozenset(self._ahead[_half(shards)])
+
+    def looked(self, effect: ReadDue, found: Due) -> None:
+        half, left_out = _half(effect.shards), effect.full
+        last: dict[int, datetime] = {}
+        for job in found.jobs:
+            tenant, at = job.work.tenant_id, job.next_fire_at
+            if at is not None and (tenant not in last or at > last[tenant]):
+                last[tenant] = at
+        has_more = {tenant for tenant, _ in found.more}
+        reached = {tenant: at for tenant, at in self._reached[half].items() if tenant in has_more | left_out}
+        reached |= {tenant: at for tenant, at in last.items() if tenant in has_more}
+        self._reached[half] = reached
+        self._ahead[half] &= left_out
+        for other in range(HALVES):
+            if other != half:
+                self._ahead[other] &= left_out
+                there = self._reached[other]
+                self._ahead[half] |= {
+                    tenant for tenant in last.keys() & reached.keys() & there.keys() if last[tenant] > there[tenant]
+                }
+
+
+def _half(shards: Collection[int]) -> int:
+    return next(iter(shards)) % HALVES
