@@ -145,7 +145,8 @@ class _Desk:
     def _fire(
         self, row: WaitingFire, tenants: Tenants, line: Line | None, ahead_of_job: dict[UUID, list[str]]
     ) -> ExplainedFire:
-        ahead = 0 if line is None else line.ahead(row.id, row.lane, row.task)
+        is_due = (row.wake_at or row.fire_at) <= self._now.job
+        ahead = 0 if line is None else line.ahead(row.id, row.lane, row.task, is_due=is_due)
         place = Place(ahead=min(ahead, COUNTED), is_least=ahead >= COUNTED)
         owner = self._owner(row.shard)
         facts = FireFacts(

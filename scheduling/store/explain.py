@@ -75,11 +75,12 @@ class Line:
     waiting: Mapping[tuple[str, str], int] = field(default_factory=dict)
     before: Mapping[UUID, int] = field(default_factory=dict)
 
-    def ahead(self, fire: UUID, lane: str, task: str) -> int:
-        """Of its lane, tasks taking turns."""
+    def ahead(self, fire: UUID, lane: str, task: str, *, is_due: bool) -> int:
+        """Of its lane, tasks taking turns; of one that was to wait, and does no longer, nothing is."""
         before = self.before.get(fire)
-        if before is None:  # beyond what was counted
-            return self.in_lane(lane)
+        if before is None:
+            waiting = self.in_lane(lane)
+            return waiting if not is_due or waiting >= COUNTED else 0
         others = (n for (of_lane, of_task), n in self.waiting.items() if of_lane == lane and of_task != task)
         return before + sum(min(other, before) for other in others)
 
@@ -150,17 +151,24 @@ def read_due_line(
     connection: Connection, tenant: int, jobs: Iterable[DueJob], *, shards: Sequence[int], now: datetime
 ) -> dict[UUID, int]:
     """How much of the tenant's lane is due and goes before each of these jobs that is due itself, in these shards: what
-    came due earlier.
+    came due earlier. Before one that was claimed just now there is nothing.
     """
-    due_at = {job.id: job.fire_at for job in jobs if job.fire_at is not None and job.fire_at <= now}
+    due = {job.id: job for job in jobs if job.fire_at is not None and job.fire_at <= now}
     given = {
         "tenant": tenant,
-        "ids": list(due_at),
+        "ids": list(due),
         "shards": list(shards),
-        "until": max(due_at.values(), default=now),
+        "until": max((job.fire_at for job in due.values() if job.fire_at is not None), default=now),
         "limit": max(1, COUNTED // max(1, len(shards))),
     }
-    return dict.fromkeys(due_at, COUNTED) | dict(connection.execute(_sql("due_line"), given).fetchall())
+    before: dict[UUID, int] = {}
+    cut: set[int] = set()
+    for job_id, number in connection.execute(_sql("due_line"), given):
+        if job_id is None:
+            cut.add(number)
+        else:
+            before[job_id] = number
+    return {job_id: before.get(job_id, COUNTED if job.shard in cut else 0) for job_id, job in due.items()}
 
 
 def read_ahead_of_job(connection: Connection, fires: Sequence[WaitingFire]) -> dict[UUID, list[str]]:

@@ -89,10 +89,10 @@ UNION ALL SELECT id, lane, task, ahead FROM placed WHERE id = ANY (%(ids)s::uuid
 SELECT lane, task, count(*) FROM ({waits}) AS waits GROUP BY lane, task
 
 -- name: due_line
--- The places of some jobs among those of their tenant and lane that are due and not claimed, as they came due. (Of each shard so many are
--- looked at; what is beyond them is left out.)
+-- The places of some jobs among those of their tenant and lane that are due and not claimed, as they came due. Of each shard so many are
+-- looked at: where there are as many, it is told itself, as a place without a job.
 WITH due AS (
-    SELECT j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
+    SELECT w.shard, j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
     CROSS JOIN LATERAL (
         (SELECT id, lane, next_fire_at AS fire_at, ctid AS place FROM scheduling_job
          WHERE shard_id = w.shard AND tenant_id = %(tenant)s AND next_fire_at <= %(until)s ORDER BY next_fire_at LIMIT %(limit)s)
@@ -107,6 +107,7 @@ WITH due AS (
     SELECT id, row_number() OVER (PARTITION BY lane ORDER BY fire_at, place) - 1 AS ahead FROM due
 )
 SELECT id, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
+UNION ALL SELECT NULL::uuid, shard FROM due GROUP BY shard HAVING count(*) >= %(limit)s
 
 -- name: ahead_of_job
 -- Of fires that wait for earlier ones of their jobs: the first of these, running ones before the others.
