@@ -35,6 +35,7 @@ WARM_UP_S = 20.0
 PATIENCE_S = 300.0  # until all that was drawn has started
 APART_S = 0.001  # what is due at the same instant goes in no order that could be told
 LEAST_S = 0.5  # what starts at once is not measured against its own few milliseconds
+WAY_S = 0.15  # from the end of a run until the next one has begun, where a cap allows no other
 WORKS_S = (0.02, 0.05, 0.1, 0.2)
 
 WAITING = """
@@ -62,7 +63,7 @@ def floods(bench: Bench, rng: random.Random, sample: int) -> None:
             terms = {"rate_per_s": round(served, 2), "burst": 3}
         elif n % 6 == 4:
             cap = max(1, int(0.7 * pace * work_s))
-            served = min(pace, cap / work_s)
+            served = min(pace, cap / (work_s + WAY_S))
             terms = {"max_in_flight": cap}
         bench.flood(
             bench.tenant(f"bench-{n}", weight=weight, **terms), max(10, int(served * span_s)), work_s, apart_s=APART_S
