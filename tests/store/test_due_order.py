@@ -11,7 +11,6 @@ from scheduling.testing.clock import NOON
 from tests.store.backends import SHARDS, PostgresBackend, plans
 from tests.store.steps import owned
 
-
 COUNT, LIMIT = 40, 4
 
 
