@@ -23,7 +23,7 @@ def test_an_unknown_task_and_one_that_kills_its_worker_before_it_has_a_lease_end
     unknown = Job.objects.once("tests.no.such.task", now)
     poison = Job.objects.once("project.demo.tasks.effect", now, max_attempts=1)
 
-    eventually(lambda: DeadLetter.objects.count() == 2, timeout_s=20)
+    eventually(lambda: DeadLetter.objects.count() == 2)
 
     letters = {letter.job_id: (letter.reason, letter.attempts) for letter in DeadLetter.objects.all()}
     assert letters == {unknown.id: ("unknown_task", 0), poison.id: ("rejected", 1)}

@@ -71,7 +71,7 @@ def await_owners(count: int) -> None:
     def owners() -> set[str | None]:
         return set(Shard.objects.values_list("owner_id", flat=True))
 
-    eventually(lambda: len(found := owners()) == count and None not in found, timeout_s=30)
+    eventually(lambda: len(found := owners()) == count and None not in found)
 
 
 def make_load(count: int) -> set[UUID]:
@@ -85,7 +85,7 @@ def make_load(count: int) -> set[UUID]:
 
 def expect_one_effect_each(jobs: set[UUID]) -> None:
     """Every occurrence ends with exactly one effect."""
-    eventually(lambda: set(Effect.objects.values_list("job_id", flat=True)) == jobs, timeout_s=20)
+    eventually(lambda: set(Effect.objects.values_list("job_id", flat=True)) == jobs)
     eventually(lambda: set(Fire.objects.values_list("state", flat=True)) == {"succeeded"})
     assert Counter(Fire.objects.values_list("job_id", flat=True)) == Counter(jobs)
     assert Counter(Effect.objects.values_list("job_id", flat=True)) == Counter(jobs)

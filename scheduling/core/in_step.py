@@ -3,7 +3,7 @@
 ::
 
     a look takes some of a tenant, and leaves more ─> it has come further there than in the other half
-        ─> left out of looks at this half ── until a look at the other half has not left it out
+        ─> left out of looks at this half ── until the other half's have come as far, or come no further
 
 A tenant is full for about as long as it takes until the same half is looked at again: left to chance, one half's
 backlog would be over before the other's has begun.
@@ -11,7 +11,7 @@ backlog would be over before the other's has begun.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from scheduling.core.due import Due
@@ -36,23 +36,26 @@ class InStep:
 
     def looked(self, effect: ReadDue, found: Due) -> None:
         half, left_out = _half(effect.shards), effect.full
-        last: dict[int, datetime] = {}
-        for job in found.jobs:
-            tenant, at = job.work.tenant_id, job.next_fire_at
-            if at is not None and (tenant not in last or at > last[tenant]):
-                last[tenant] = at
+        before, there = self._reached[half], self._reached[1 - half]
         has_more = {tenant for tenant, _ in found.more}
-        reached = {tenant: at for tenant, at in self._reached[half].items() if tenant in has_more | left_out}
+        last = _last_of_each(found)
+        reached = {tenant: at for tenant, at in before.items() if tenant in has_more | left_out}
         reached |= {tenant: at for tenant, at in last.items() if tenant in has_more}
         self._reached[half] = reached
-        self._ahead[half] &= left_out
-        for other in range(HALVES):
-            if other != half:
-                self._ahead[other] &= left_out
-                there = self._reached[other]
-                self._ahead[half] |= {
-                    tenant for tenant in last.keys() & reached.keys() & there.keys() if last[tenant] > there[tenant]
-                }
+        beside = reached.keys() & there.keys()
+        ahead = {tenant for tenant in beside & last.keys() if reached[tenant] > there[tenant]}
+        comes_on = {tenant for tenant in beside & before.keys() if before[tenant] < reached[tenant] < there[tenant]}
+        self._ahead[half] = self._ahead[half] & left_out | ahead
+        self._ahead[1 - half] &= left_out | comes_on
+
+
+def _last_of_each(found: Due) -> Mapping[int, datetime]:
+    last: dict[int, datetime] = {}
+    for job in found.jobs:
+        tenant, at = job.work.tenant_id, job.next_fire_at
+        if at is not None and (tenant not in last or at > last[tenant]):
+            last[tenant] = at
+    return last
 
 
 def _half(shards: Collection[int]) -> int:

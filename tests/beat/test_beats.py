@@ -37,16 +37,16 @@ def test_two_beats_fire_an_entry_once_a_slot_beside_a_worker_that_refuses_to_be_
     embedded = spawn("celery", *worker, **broker)
     for beat in (first, second):
         beat.wait_for_line("is running")
-    eventually(lambda: Node.objects.count() == 2 and not Shard.objects.filter(owner=None), timeout_s=20)
+    eventually(lambda: Node.objects.count() == 2 and not Shard.objects.filter(owner=None))
 
     embedded.wait_for_line("worker -B is refused")
-    eventually(lambda: Effect.objects.count() >= 3, timeout_s=20)
+    eventually(lambda: Effect.objects.count() >= 3)
     assert pong(rabbitmq_url, f"{unique}@here") == [{f"{unique}@here": {"ok": "pong"}}]
 
     first.send_signal(signal.SIGTERM)
     assert first.wait() == 0
     ran = Effect.objects.count()
-    eventually(lambda: Effect.objects.count() >= ran + 2, timeout_s=20)
+    eventually(lambda: Effect.objects.count() >= ran + 2)
     job = Job.objects.get()
     assert (job.name, job.origin) == ("each-second", "code")
     assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}

@@ -31,7 +31,7 @@ def watched(node: EtcdCoordinator) -> Event:
 
 
 def wait_until(monotonic: float) -> None:
-    eventually(lambda: time.monotonic() > monotonic, timeout_s=30)
+    eventually(lambda: time.monotonic() > monotonic)
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_renewals_that_etcd_hears_and_whose_answers_are_lost_do_not_keep_the_sha
     node.renew()
     for proxy in etcd_world.proxies["a"]:
         proxy.hold(Way.BACK)
-    eventually(lambda: renewed(node) is None and not etcd_world.lease("a"), timeout_s=15)
+    eventually(lambda: renewed(node) is None and not etcd_world.lease("a"))
     assert etcd_world.owned("a") == NONE
 
 
@@ -193,7 +193,7 @@ def test_a_node_that_reaches_etcd_and_not_the_database_lets_others_have_its_shar
     cut_off.renew()
     other.renew()
     database.cut(refuse=True)
-    eventually(lambda: renewed(cut_off) is None and other.renew().mine == ALL, timeout_s=15)
+    eventually(lambda: renewed(cut_off) is None and other.renew().mine == ALL)
     with pytest.raises(StoreUnavailable, match="the database has not answered this node"):
         cut_off.renew()
     database.accept_again()
@@ -279,7 +279,7 @@ def test_a_watch_that_hears_nothing_ends_all_the_same(etcd_world: EtcdWorld) -> 
         proxy.hold(Way.BACK)
     with pytest.raises(StoreUnavailable):
         node.leave()
-    eventually(lambda: not watches(), timeout_s=5)
+    eventually(lambda: not watches())
 
 
 def watches() -> list[str]:

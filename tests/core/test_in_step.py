@@ -51,6 +51,14 @@ def test_who_has_come_further_in_one_half_waits_for_the_other(looking: Looking) 
     assert looking.in_step.ahead(EVEN) == {ONE, TWO}
 
 
+def test_he_waits_until_the_other_half_has_come_as_far(looking: Looking) -> None:
+    looking.look(ODD, {ONE: 9}, more=[ONE])
+    looking.look(EVEN, {ONE: 8}, more=[ONE])
+    assert looking.in_step.ahead(ODD) == {ONE}
+    looking.look(EVEN, {ONE: 9}, more=[ONE])
+    assert looking.in_step.ahead(ODD) == looking.in_step.ahead(EVEN) == set()
+
+
 def test_he_waits_on_while_the_other_half_is_looked_at_without_him(looking: Looking) -> None:
     looking.look(ODD, {ONE: 9}, more=[ONE])
     looking.look(EVEN, {ONE: 20}, more=[ONE], full=[ONE])
@@ -58,7 +66,7 @@ def test_he_waits_on_while_the_other_half_is_looked_at_without_him(looking: Look
     assert looking.in_step.ahead(ODD) == {ONE}
 
 
-def test_he_waits_for_one_look_whatever_comes_of_it(looking: Looking) -> None:
+def test_he_waits_no_longer_once_the_other_half_comes_no_further(looking: Looking) -> None:
     looking.look(ODD, {ONE: 9}, more=[ONE])
     looking.look(EVEN, {ONE: 5}, more=[ONE])  # the rows are somebody's, and nothing was claimed
     assert looking.in_step.ahead(ODD) == set()

@@ -79,7 +79,7 @@ def test_with_etcd_the_shards_of_a_killed_node_are_taken_over_and_nothing_is_los
     jobs = make_jobs()
     eventually(Effect.objects.exists)
     nodes[0].send_signal(signal.SIGKILL)
-    eventually(lambda: shards_of("node-2") == Shard.objects.count(), timeout_s=5)
+    eventually(lambda: shards_of("node-2") == Shard.objects.count())
     ran = Effect.objects.count()
     eventually(lambda: Effect.objects.count() > ran + 10)
     expect_effects(jobs)
@@ -156,7 +156,7 @@ def expect_what_people_ask_for(paused: Job) -> None:
 
 def expect_effects(jobs: list[Job]) -> None:
     """Each job has run, repeating ones several times; no fire had two effects."""
-    counts = eventually(lambda: enough(jobs), timeout_s=20)
+    counts = eventually(lambda: enough(jobs))
     assert set(counts) == {job.id for job in jobs}
     assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}
     assert all(counts[job.id] == 1 for job in jobs if job.kind == "once")

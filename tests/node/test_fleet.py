@@ -48,7 +48,7 @@ def load(*, runs: int) -> list[UUID]:
 
 
 def expect_each_to_have_run_once(jobs: list[UUID], *, runs: int) -> None:
-    eventually(lambda: Effect.objects.count() >= len(jobs) * runs, timeout_s=60)
+    eventually(lambda: Effect.objects.count() >= len(jobs) * runs)
     eventually(lambda: set(Fire.objects.values_list("state", flat=True)) == {"succeeded"})
     assert set(Counter(Effect.objects.values_list("fire_id", flat=True)).values()) == {1}
     assert Counter(Effect.objects.values_list("job_id", flat=True)) == dict.fromkeys(jobs, runs)

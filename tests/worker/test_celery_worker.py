@@ -203,7 +203,7 @@ def test_what_children_do_not_survive_ends_at_once_and_runs_again(start, send, e
 
     eventually(lambda: "stopped" in effects())
     ask_to_stop(fires["stopped"])
-    eventually(all_have_ended, timeout_s=30)
+    eventually(all_have_ended)
 
     def history(name: str) -> tuple[str, list[str]]:
         row = Fire.objects.by_id(fires[name].id)
