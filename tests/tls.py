@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import PATIENCE_S
+
 
 def make_certificate(folder: Path) -> Path:
     """Key and certificate of 127.0.0.1, in one file; it vouches for itself. Skips the test without openssl."""
@@ -46,7 +48,7 @@ def tls_before(host: str, port: int, certificate: Path, *, asks_for_one: bool = 
     yield int(server.sockets[0].getsockname()[1])
     loop.call_soon_threadsafe(server.close)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(PATIENCE_S)
     loop.run_until_complete(_end(asyncio.all_tasks(loop)))
     loop.close()
 

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from scheduling.core.errors import FairbeatError
+from tests.processes import PATIENCE_S
 
 
 class StubNode:
@@ -20,7 +21,7 @@ class StubNode:
 
     def run(self) -> None:
         self.running.set()
-        self._end.wait(10)
+        self._end.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
 

@@ -14,7 +14,7 @@ from kombu import Connection
 from project.demo.models import Effect
 from scheduling.models import Fire, Job, Node, Shard
 from tests.conftest import Spawn
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 TASK = "project.demo.tasks.effect"
 EVERY_SECOND = "beat.schedule=(dict)" + json.dumps({"each-second": {"task": TASK, "schedule": 1}})
@@ -63,7 +63,7 @@ def pong(url: str, name: str) -> Any:
     """What `celery inspect ping` is told."""
     app: Celery[Any] = Celery("asks", broker=url, set_as_current=False)
     with Connection(url) as connection:
-        return app.control.ping(destination=[name], timeout=5, limit=1, connection=connection)
+        return app.control.ping(destination=[name], timeout=PATIENCE_S, limit=1, connection=connection)
 
 
 def test_stop_1_runs_the_tasks_in_beat_itself_and_a_second_one_ends_the_first(spawn: Spawn) -> None:

@@ -24,6 +24,7 @@ from scheduling.models import Job
 from scheduling.services import run_node, sync_entries
 from tests import committed
 from tests.beat.stub_node import StubNode
+from tests.processes import PATIENCE_S
 
 committed_db = committed.committed_db
 test_database = committed.test_database
@@ -83,7 +84,7 @@ def test_the_interval_is_that_of_the_command_line_or_the_setting(shop: Celery[An
 
 def test_the_first_tick_makes_the_jobs_and_starts_the_node(beat: FairbeatScheduler) -> None:
     assert beat.tick() == 0.01
-    assert StubNode.last.running.wait(5)
+    assert StubNode.last.running.wait(PATIENCE_S)
     assert Job.objects.get().name == "report"
 
 
@@ -133,7 +134,7 @@ def test_the_end_of_the_node_ends_beat_with_its_reason(beat: FairbeatScheduler) 
     beat.tick()
     StubNode.last.fail("another process has taken over")
     assert beat._running is not None
-    beat._running._thread.join(5)
+    beat._running._thread.join(PATIENCE_S)
     with pytest.raises(CannotSchedule, match="another process has taken over"):
         beat.tick()
 
@@ -167,7 +168,7 @@ def test_inside_a_worker_it_says_why_not_and_ends_as_beats_loop_expects(
 
     thread = threading.Thread(target=embedded)  # where there is no multiprocessing, -B is a thread
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert ended == [None]
     assert "worker -B is refused" in caplog.text
     assert not Job.objects.exists()

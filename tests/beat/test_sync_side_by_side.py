@@ -10,6 +10,7 @@ from scheduling.core.definition import JobDefinition, Kind, ScheduleFields
 from scheduling.models import CodeEntry, Job
 from scheduling.services.sync_entries import LOCK, Change, sync_entries
 from tests import committed
+from tests.processes import PATIENCE_S
 from tests.store import conftest as of_stores
 from tests.store.sessions import InThread, OpenSession, until_someone_waits
 
@@ -29,7 +30,7 @@ def test_two_syncs_at_once_make_each_job_once(in_thread: InThread, open_session:
     until_someone_waits(2)
     door.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
-    changes = sorted({verdict.change for verdict in done.result(timeout=10)} for done in both)
+    changes = sorted({verdict.change for verdict in done.result(timeout=PATIENCE_S)} for done in both)
     assert sorted(map(sorted, changes)) == [[Change.NEW], [Change.SAME]]
     assert (Job.objects.count(), CodeEntry.objects.count()) == (3, 3)
     assert not Job.objects.filter(anchor=EPOCH).exists()

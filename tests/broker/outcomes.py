@@ -14,6 +14,7 @@ from uuid import UUID
 from scheduling.broker.port import Publisher
 from scheduling.core.fire import Fire, Lane, Outcome, Verdict, Work
 from scheduling.core.identity import fire_id, uuid7
+from tests.processes import PATIENCE_S
 
 START = datetime(2026, 3, 8, 7, tzinfo=UTC)
 _numbers = itertools.count()
@@ -67,7 +68,7 @@ class Outcomes:
             self.threads.add(threading.get_ident())
             self._changed.notify_all()
 
-    def wait(self, count: int, *, timeout_s: float = 30) -> Counter[Verdict]:
+    def wait(self, count: int, *, timeout_s: float = PATIENCE_S) -> Counter[Verdict]:
         """Wait until there are `count` outcomes; how many of each verdict."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.all) >= count, timeout_s):
@@ -84,7 +85,9 @@ class Outcomes:
     def per_fire(self) -> Counter[UUID]:
         return Counter(outcome.fire.id for outcome in self.all)
 
-    def publish(self, publisher: Publisher, batch: Sequence[Fire], *, timeout_s: float = 30) -> Counter[Verdict]:
+    def publish(
+        self, publisher: Publisher, batch: Sequence[Fire], *, timeout_s: float = PATIENCE_S
+    ) -> Counter[Verdict]:
         """Publish, wait for the outcome of each, and count the verdicts on these."""
         before = len(self.all)
         publisher.publish(batch)

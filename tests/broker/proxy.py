@@ -6,6 +6,7 @@ import threading
 from urllib.parse import urlsplit
 
 from tests import proxy
+from tests.processes import PATIENCE_S
 
 
 class Proxy(proxy.Proxy):
@@ -28,7 +29,7 @@ class Proxy(proxy.Proxy):
         """What the broker says is kept back from now on."""
         self.hold(proxy.Way.BACK)
 
-    def wait_until_sent(self, total: int, *, timeout_s: float = 10) -> None:
+    def wait_until_sent(self, total: int, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the broker got ``total`` bytes."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.sent >= total, timeout_s), f"{self.sent} of {total} bytes"

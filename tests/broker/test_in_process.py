@@ -10,6 +10,7 @@ import pytest
 from scheduling.broker.in_process import InProcessPublisher
 from scheduling.core.fire import Fire, Verdict
 from tests.broker.outcomes import Outcomes, fires
+from tests.processes import PATIENCE_S
 
 
 class Runs:
@@ -23,14 +24,14 @@ class Runs:
 
     def __call__(self, fire: Fire, acquired: Callable[[], None]) -> None:
         self.begun.release()
-        assert self.may_acquire.wait(10)
+        assert self.may_acquire.wait(PATIENCE_S)
         acquired()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(PATIENCE_S)
         self.done.append(fire)
 
     def wait_until_begun(self, count: int) -> None:
         for _ in range(count):
-            assert self.begun.acquire(timeout=10)
+            assert self.begun.acquire(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_what_stop_gave_up_on_gets_no_second_outcome_and_does_not_begin(
     runs.may_acquire.set()
     runs.may_end.set()
     for thread in publisher._threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     assert len(runs.done) == 2
     assert len(outcomes.all) == 5
 

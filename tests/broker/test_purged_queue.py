@@ -20,7 +20,7 @@ from scheduling.store.postgres import PostgresStore
 from tests import committed
 from tests.broker.conftest import MakeRabbitMQ, Queues
 from tests.engine_desk import LIMITS
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 committed_db = committed.committed_db
 test_database = committed.test_database
@@ -48,7 +48,7 @@ def _node(committed_db: None, rabbitmq_publisher: MakeRabbitMQ, queues: Queues, 
     thread.start()
     yield
     node.stop()
-    thread.join(15)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

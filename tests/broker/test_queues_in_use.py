@@ -26,6 +26,7 @@ from scheduling.store.connection import Connect, connector
 from tests import committed
 from tests.broker.conftest import MakeRabbitMQ, Queues
 from tests.broker.outcomes import Outcomes, fires, work
+from tests.processes import PATIENCE_S
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -197,12 +198,12 @@ def test_who_publishes_while_a_queue_is_being_deleted_waits_and_makes_it_anew(
     days_pass()
     thread = Thread(target=janitor.tidy)
     thread.start()
-    assert is_looked.wait(5)
+    assert is_looked.wait(PATIENCE_S)
 
     batch = fires(1, work(tenant=acme.slug, tenant_id=acme.pk))
     other.publisher.publish(batch)  # its map knows nothing yet, and asks for a row that the janitor holds
     may_delete.set()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     other.outcomes.wait(2)
     janitor._rows.close()
     assert message_ids(queues, name) == [batch[0].id]
@@ -312,7 +313,7 @@ def test_nothing_is_lost_while_one_publishes_and_others_retire(start, connect, q
         is_over.wait(rng.uniform(0, 0.4))  # nothing is waited for: at any moment of the others' work
     is_over.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
     received += message_ids(queues, name) if exists(rabbitmq_url, name) else []
     assert len(deleted) >= 3
     assert sorted(received) == sorted(sent)

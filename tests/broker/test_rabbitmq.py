@@ -17,6 +17,7 @@ from scheduling.core.fire import Verdict
 from tests.broker.conftest import MakeRabbitMQ, Queues
 from tests.broker.outcomes import Outcomes, fire, fires, unknown, work
 from tests.broker.proxy import Proxy
+from tests.processes import PATIENCE_S
 
 BLOCKED = method(0, (10, 60), dumps("s", ("low on memory",)))
 UNBLOCKED = method(0, (10, 61))
@@ -65,7 +66,7 @@ def test_a_queue_is_declared_as_the_plan_says_with_its_dead_letters(
     died: list[Any] = []
     queues.channel.basic_consume(dead.queue, consumer_tag="dead", callback=died.append, no_ack=True)
     while not died:
-        queues.channel.connection.drain_events(timeout=5)
+        queues.channel.connection.drain_events(timeout=PATIENCE_S)
     queues.channel.basic_cancel("dead")
     assert died[0].headers["x-death"][0]["reason"] == "rejected"
 

@@ -21,6 +21,7 @@ from scheduling.core import message
 from scheduling.core.fire import Verdict
 from tests.broker.conftest import MakeRabbitMQ, Queues
 from tests.broker.outcomes import Outcomes, fire, unknown, work
+from tests.processes import PATIENCE_S
 
 TASK = "tests.broker.echo"
 COUNT = 20
@@ -40,7 +41,7 @@ class Executions:
 
     def wait(self, count: int) -> list[dict[str, Any]]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.seen) >= count, 30), f"{len(self.seen)} executions"
+            assert self._changed.wait_for(lambda: len(self.seen) >= count, PATIENCE_S), f"{len(self.seen)} executions"
         return self.seen
 
 

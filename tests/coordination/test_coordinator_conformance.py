@@ -20,6 +20,7 @@ from scheduling.models import Node, Shard
 from scheduling.store.connection import NODE_PREFIX, connector
 from scheduling.testing.clock import ManualClock
 from tests.coordination.etcd_world import LEASE_S, SHARDS, EtcdWorld, renewed_at_last
+from tests.processes import PATIENCE_S
 
 ALL = frozenset(range(SHARDS))
 END_SESSIONS = """
@@ -262,7 +263,7 @@ def watched(node: Coordinator) -> Event:
 def test_who_watches_is_told_that_a_node_has_joined(world: World) -> None:
     changed = watched(joined(world, "a"))
     joined(world, "b")
-    assert changed.wait(10)
+    assert changed.wait(PATIENCE_S)
 
 
 def test_who_watches_is_told_that_shards_were_released(world: World) -> None:
@@ -271,7 +272,7 @@ def test_who_watches_is_told_that_shards_were_released(world: World) -> None:
     changed = watched(b)  # before it joins: it must not miss what that sets in motion
     b.join()
     a.release(a.renew().leaving)
-    assert changed.wait(10)
+    assert changed.wait(PATIENCE_S)
     assert b.renew().mine
 
 
@@ -280,7 +281,7 @@ def test_who_watches_is_told_that_a_node_has_left(world: World) -> None:
     settled(world, a=a, b=b)
     changed = watched(a)
     b.leave()
-    assert changed.wait(10)
+    assert changed.wait(PATIENCE_S)
     assert a.renew().mine == ALL
 
 
@@ -291,7 +292,7 @@ def test_a_node_is_not_told_of_its_own_doings_nor_of_renewals(world: World) -> N
     a.renew()
     b.renew()
     a.release(a.renew().mine)
-    assert by_b.wait(10)
+    assert by_b.wait(PATIENCE_S)
     assert not by_a.is_set()
 
 

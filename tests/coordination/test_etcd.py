@@ -17,7 +17,7 @@ from scheduling.coordination.etcd_client import OPERATIONS
 from scheduling.models import JobClock, Node, Shard
 from scheduling.store.port import StoreUnavailable
 from tests.coordination.etcd_world import SHARDS, EtcdWorld, database_place, renewed, renewed_at_last
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.proxy import Proxy, Way
 
 ALL = frozenset(range(SHARDS))
@@ -245,7 +245,7 @@ def test_who_watches_is_told_when_a_lease_has_run_out(etcd_world: EtcdWorld) -> 
     a.release(a.renew().leaving)
     b.renew()
     changed = watched(a)
-    assert changed.wait(10)
+    assert changed.wait(PATIENCE_S)
     assert a.renew().mine == ALL
 
 
@@ -253,15 +253,15 @@ def test_who_watches_is_told_again_after_etcd_was_down(own_world: EtcdWorld, own
     changed = watched(own_world.joined("a"))
     own_etcd.kill()
     own_etcd.start()
-    assert changed.wait(10), "something may have happened in between"
+    assert changed.wait(PATIENCE_S), "something may have happened in between"
     changed.clear()
     own_world.joined("b")
-    assert changed.wait(10)
+    assert changed.wait(PATIENCE_S)
 
 
 def test_a_watch_that_is_silent_for_long_is_begun_anew(etcd_world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(etcd_watch, "IDLE_S", 0.1)
-    assert watched(etcd_world.joined("a")).wait(10)
+    assert watched(etcd_world.joined("a")).wait(PATIENCE_S)
 
 
 def test_a_node_that_leaves_ends_its_watch(etcd_world: EtcdWorld) -> None:

@@ -12,6 +12,7 @@ import pytest
 from amqp.exceptions import RecoverableConnectionError
 
 from fairness.worker.asking import Asking
+from tests.processes import PATIENCE_S
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -44,7 +45,7 @@ def test_who_took_a_message_before_its_channel_was_closed_does_not_acknowledge_a
         def ask(ticket: str, queue: str) -> None:
             asking.ask(ticket, queue)
             while ticket not in ended:
-                connection.drain_events(timeout=5)
+                connection.drain_events(timeout=PATIENCE_S)
 
         ask("before", unique)
         ask("gone", f"{unique}.gone")

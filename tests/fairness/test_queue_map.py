@@ -17,7 +17,7 @@ from fairness.models import Tenant, TenantQueue
 from fairness.queue_map import QueueMap
 from fairness.queue_rows import QueueRow, QueueRows
 from fairness.queues import QueuePlan, choices
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 PLAN = QueuePlan(prefix="mine")
 WAITS = """
@@ -131,7 +131,7 @@ def test_who_assigns_waits_for_another_who_does_and_counts_what_that_took(rows, 
         thread = Thread(target=lambda: taken.append(second.assign(asks, dedicated=1)[0]))
         thread.start()
         eventually(lambda: taken or first.execute(WAITS).fetchone() is not None)
-    thread.join(5)
+    thread.join(PATIENCE_S)
     second.close()
     assert taken == [set()]
 

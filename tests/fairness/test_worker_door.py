@@ -15,7 +15,7 @@ from celery import Celery
 
 from fairness.models import WorkerReport
 from fairness.queues import QueuePlan
-from tests.processes import Spawned, eventually
+from tests.processes import PATIENCE_S, Spawned, eventually
 from tests.proxy import Proxy
 from tests.queues_in_use import LANES, use
 
@@ -96,15 +96,15 @@ class Control:
 
     def restart_pool(self) -> None:
         self._app.control.broadcast(
-            "pool_restart", arguments={"reload": False}, reply=True, timeout=5, limit=1, **self._of_it
+            "pool_restart", arguments={"reload": False}, reply=True, timeout=PATIENCE_S, limit=1, **self._of_it
         )
 
     def limit_rate(self, rate: str) -> None:
         """Of the task; returns when it is done."""
-        self._app.control.rate_limit(TASK, rate, reply=True, timeout=5, limit=1, **self._of_it)
+        self._app.control.rate_limit(TASK, rate, reply=True, timeout=PATIENCE_S, limit=1, **self._of_it)
 
     def ask(self, what: str) -> Any:
-        inspect = self._app.control.inspect(timeout=5.0, limit=1, **self._of_it)
+        inspect = self._app.control.inspect(timeout=PATIENCE_S, limit=1, **self._of_it)
         answers = eventually(getattr(inspect, what))
         return next(iter(answers.values()))
 

@@ -27,7 +27,7 @@ from scheduling.store.postgres import PostgresStore
 from tests import committed
 from tests.engine_desk import LIMITS
 from tests.node.publisher import WatchedPublisher
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 committed_db = committed.committed_db
 test_database = committed.test_database
@@ -55,8 +55,8 @@ class Running:
         """Ask it to end; `ended` waits for that."""
         self.node.stop()
 
-    def ended(self, timeout_s: float = 15) -> FairbeatError | None:
-        self._thread.join(timeout_s)
+    def ended(self) -> FairbeatError | None:
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "it goes on"
         return self.problem
 

@@ -9,6 +9,7 @@ from threading import Condition, Timer
 
 from scheduling.broker.memory import MemoryPublisher
 from scheduling.core.fire import Fire
+from tests.processes import PATIENCE_S
 
 
 class WatchedPublisher(MemoryPublisher):
@@ -37,7 +38,7 @@ class WatchedPublisher(MemoryPublisher):
         with self._changed:
             super().stop(timeout_s=timeout_s)
 
-    def wait_for(self, count: int, *, timeout_s: float = 15) -> list[Fire]:
+    def wait_for(self, count: int, *, timeout_s: float = PATIENCE_S) -> list[Fire]:
         """Wait until so many were published; all of them."""
         with self._changed:
             self._changed.wait_for(lambda: len(self.published) >= count, timeout_s)

@@ -28,7 +28,7 @@ from scheduling.store.collect import CollectStore
 from scheduling.store.connection import connector
 from tests.coordination.etcd_world import database_place
 from tests.fires import NOON, headers_of, make_fire, make_job, row_of
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.rabbitmq
@@ -154,7 +154,7 @@ def test_what_dies_comes_home_and_who_listens_hears_of_it(start, die, told):
     die(rejected)
     die(often, too_often=True)
 
-    heard = dict(told.get(timeout=10) for _ in range(2))
+    heard = dict(told.get(timeout=PATIENCE_S) for _ in range(2))
     assert heard["job_failed"]["fire_id"] == rejected.id
     assert (heard["job_failed"]["reason"], heard["job_failed"]["attempt"]) == ("lost", 1)
     assert heard["job_dead"]["fire_id"] == often.id
@@ -169,7 +169,7 @@ def test_a_poison_task_is_a_dead_letter_after_its_attempts(start, die, told):
     fire = a_fire(max_attempts=3)
     for attempt in range(1, 4):
         die(row_of(fire), too_often=True)
-        signal, facts = told.get(timeout=10)
+        signal, facts = told.get(timeout=PATIENCE_S)
         assert (signal, facts["attempt"]) == ("job_dead" if attempt == 3 else "job_failed", attempt)
         Fire.objects.filter(pk=fire.pk, state="retry_wait").update(state="claimed", wake_at=None)  # as its owner does
 
@@ -183,14 +183,14 @@ def test_a_broker_that_goes_and_comes_back_loses_nothing_and_is_told_of_once(sta
         start()
         fires = [a_fire(minute) for minute in range(3)]
         die(fires[0])
-        told.get(timeout=10)
+        told.get(timeout=PATIENCE_S)
         broker.cut(refuse=True)
         for fire in fires[1:]:
             die(fire)
         eventually(lambda: "left where they are" in caplog.text)
         broker.accept_again()
         for _ in fires[1:]:
-            told.get(timeout=10)
+            told.get(timeout=PATIENCE_S)
         eventually(lambda: "collected again" in caplog.text)
 
     assert [row_of(fire).state for fire in fires] == ["retry_wait"] * 3
@@ -206,7 +206,7 @@ def test_a_database_that_is_away_leaves_them_with_the_broker(start, die, told, p
     eventually(lambda: "left where they are" in caplog.text and not is_empty(channel, plan))
     assert broker.connections == 0, "who takes and gives back again and again may lose them"
     database.accept_again()
-    told.get(timeout=10)
+    told.get(timeout=PATIENCE_S)
     assert row_of(fire).state == "retry_wait"
 
 
@@ -241,7 +241,7 @@ def test_several_share_what_there_is_and_each_ends_within_a_second(start, die, t
     fires = [a_fire(minute) for minute in range(6)]
     for fire in fires:
         die(fire)
-    assert {told.get(timeout=10)[1]["fire_id"] for _ in fires} == {fire.id for fire in fires}
+    assert {told.get(timeout=PATIENCE_S)[1]["fire_id"] for _ in fires} == {fire.id for fire in fires}
     for collector in collectors:
         collector.stop(timeout_s=1)
         assert not collector._thread.is_alive()

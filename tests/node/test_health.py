@@ -25,7 +25,7 @@ from scheduling.node.node import Node
 from tests.conftest import Spawn
 from tests.node.conftest import SHARDS, Running, Start
 from tests.node.test_node import due_jobs, owns_all
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_URL": "redis://127.0.0.1:1/0"}
 
@@ -168,7 +168,7 @@ def served() -> Iterator[tuple[Stub, str]]:
 
 def get(url: str, *, method: str = "GET") -> tuple[int, str]:
     try:
-        with urlopen(Request(url, method=method), timeout=5) as answer:
+        with urlopen(Request(url, method=method), timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as refused:
         return refused.code, refused.read().decode()

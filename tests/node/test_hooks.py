@@ -20,7 +20,7 @@ from tests.claims import make_fire as claimed_fire
 from tests.fires import make_fire
 from tests.node.conftest import Running, Start
 from tests.node.test_node import TASK, due_jobs
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 StartNode = Callable[..., Running]
 
@@ -46,7 +46,7 @@ class Ears:
 
     def wait_for(self, count: int) -> list[dict[str, Any]]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.heard) >= count, 15), self.heard
+            assert self._changed.wait_for(lambda: len(self.heard) >= count, PATIENCE_S), self.heard
             return list(self.heard)
 
     def stop(self) -> None:
@@ -115,7 +115,7 @@ def test_a_receiver_that_hangs_holds_nothing_up(start_either: StartNode) -> None
     is_over = Event()
 
     def hang(**_: Any) -> None:
-        is_over.wait(20)
+        is_over.wait()
 
     job_fired.connect(hang)
     try:

@@ -13,7 +13,7 @@ from scheduling.coordination.port import Assignment
 from scheduling.node.lease_keeper import PAUSE_S, LeaseKeeper
 from scheduling.store.connection import connector
 from scheduling.store.database_clock import DatabaseClock
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 LONG_S = 1000.0
 
@@ -41,7 +41,9 @@ class Kept:
 
     def wait_for(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.renewals) >= count, 10), f"{len(self.renewals)} renewals"
+            assert self._changed.wait_for(lambda: len(self.renewals) >= count, PATIENCE_S), (
+                f"{len(self.renewals)} renewals"
+            )
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from scheduling.node import redriver as module
 from scheduling.node.redriver import PIECES, Redriver
 from scheduling.testing.clock import NOON
+from tests.processes import PATIENCE_S
 
 
 class Session:
@@ -44,7 +45,7 @@ def test_a_second_is_moved_in_pieces_and_no_more_until_it_is_asked_for_again(
     moves: SimpleQueue[Any], redriver: Redriver
 ) -> None:
     redriver.ask(NOON)
-    assert [moves.get(timeout=5) for _ in range(PIECES)] == [NOON] * PIECES
+    assert [moves.get(timeout=PATIENCE_S) for _ in range(PIECES)] == [NOON] * PIECES
     with pytest.raises(Empty):
         moves.get(timeout=0.1)
 
@@ -65,6 +66,6 @@ def test_where_nothing_is_to_be_moved_or_it_fails_it_waits_until_it_is_asked_aga
     for attempt in (nothing, fails):
         monkeypatch.setattr(module, "redrive", attempt)
         redriver.ask(NOON)
-        assert calls.get(timeout=5) == (attempt is fails)
+        assert calls.get(timeout=PATIENCE_S) == (attempt is fails)
         with pytest.raises(Empty):
             calls.get(timeout=0.2)

@@ -12,6 +12,7 @@ from scheduling.broker.port import BrokerSilent
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.core.gates import Queue
 from scheduling.models import Fire, Job, JobClock, WorkerTask
+from tests import processes
 from tests.node.conftest import Running, Start
 from tests.node.test_node import TASK, beyond_the_watermarks, due_jobs
 from tests.processes import eventually
@@ -40,7 +41,7 @@ class Watch(MemoryQueueWatch):
 
     def wait_for_looks(self, count: int) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self.looks >= count, 15)
+            assert self._changed.wait_for(lambda: self.looks >= count, processes.PATIENCE_S)
 
 
 @pytest.fixture

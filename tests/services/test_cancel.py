@@ -20,6 +20,7 @@ from scheduling.store.ledger_port import Acquired, Refusal, Refused
 from tests.fires import delivery_of
 from tests.ledger_rows import DAY, add_fire
 from tests.letters import add_dead, carry_out
+from tests.processes import PATIENCE_S
 from tests.services.conftest import SetTime
 from tests.store.sessions import InThread, OpenSession, until_someone_waits
 
@@ -224,6 +225,6 @@ def test_one_that_was_acquired_just_before_is_asked_to_stop_and_its_worker_hears
     delivery = delivery_of(fire)
     assert isinstance(ledger.acquire(delivery), Acquired)
     assert cancelled(fires=[fire.pk]) == Cancelled(0, 1)
-    [notice] = worker.notifies(timeout=5, stop_after=1)
+    [notice] = worker.notifies(timeout=PATIENCE_S, stop_after=1)
     assert notice.payload == str(fire.pk)
     assert ledger.heartbeat([delivery]).cancelled == {delivery.holder: "a mistake"}

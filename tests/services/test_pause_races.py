@@ -24,6 +24,7 @@ from scheduling.store.statements import statements
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, job_id
 from tests.fires import delivery_of
+from tests.processes import PATIENCE_S
 from tests.store.backends import PostgresBackend, plans
 from tests.store.sessions import InThread, OpenSession, begin_claim, until_someone_waits
 from tests.store.steps import due, owned
@@ -98,7 +99,7 @@ def test_a_claim_leaves_what_is_being_paused_to_the_next_poll_and_then_records_i
     with transaction.atomic():
         paused()
         planned = plans(due(world), epoch=epochs[1])
-        assert in_thread(world.another("owner").claim, epochs, planned).result(timeout=5) == {}
+        assert in_thread(world.another("owner").claim, epochs, planned).result(timeout=PATIENCE_S) == {}
     assert world.store.claim(epochs, plans(due(world), epoch=epochs[1])) == {}
     assert states() == ["skipped paused"]
 
@@ -154,7 +155,7 @@ def test_a_claim_beside_a_pause_that_waits_claims_what_the_pause_has_not_reached
     first.execute("SELECT FROM scheduling_job WHERE id = %s FOR UPDATE", [job_id(1)])
     pausing = in_thread(lambda: pause(Job.objects.all(), reason="x", by="y").jobs)
     until_someone_waits()
-    claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=5)
+    claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=PATIENCE_S)
     assert len(claimed) == 1
     first.execute("COMMIT")
     assert pausing.result() == 2
@@ -198,7 +199,7 @@ def test_an_owner_passes_over_a_pause_that_someone_is_ending(world: PostgresBack
     Job.objects.update(paused_until=NOON, catch_up="all")
     with transaction.atomic():
         resume([the_job()], by="y")
-        assert in_thread(world.another("owner").reap, epochs, now=NOON).result(timeout=5) == []
+        assert in_thread(world.another("owner").reap, epochs, now=NOON).result(timeout=PATIENCE_S) == []
     assert states() == ["skipped paused"]
 
 
@@ -235,7 +236,7 @@ def test_a_worker_may_acquire_while_someone_asks_for_a_run(world: PostgresBacken
     ledger = PostgresLedger("default", lease=LEASE)
     with transaction.atomic():
         run_now([the_job()], by="y")
-        assert isinstance(in_thread(ledger.acquire, delivery).result(timeout=5), Acquired)
+        assert isinstance(in_thread(ledger.acquire, delivery).result(timeout=PATIENCE_S), Acquired)
 
 
 def test_the_owner_is_told_of_what_is_due_at_once(world: PostgresBackend) -> None:
@@ -245,7 +246,7 @@ def test_the_owner_is_told_of_what_is_due_at_once(world: PostgresBackend) -> Non
         session.execute(f"LISTEN {CHANNEL}")
 
         def heard() -> str:
-            return next(iter(session.notifies(timeout=5, stop_after=1))).payload
+            return next(iter(session.notifies(timeout=PATIENCE_S, stop_after=1))).payload
 
         run_now([the_job()], by="y")
         assert heard() == "3"

@@ -18,7 +18,7 @@ from scheduling.models import Entry, Job
 from scheduling.services.repair_entries import repair_entries
 from scheduling.store.bucketed import BucketedStore
 from scheduling.store.postgres import PostgresStore
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.store.owner import Owner, next_of, rows
 from tests.store.sessions import InThread, OpenSession
 
@@ -139,7 +139,7 @@ def test_a_job_that_was_taken_up_while_the_repair_waited_for_it_is_left_alone(
         )
         repair = in_thread(repair_entries)
         eventually(_waits)
-    assert repair.result(timeout=5).jobs == 0
+    assert repair.result(timeout=PATIENCE_S).jobs == 0
     assert next_of(job) == "2026-03-02 12:10:00"
 
 

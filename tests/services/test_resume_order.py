@@ -14,6 +14,7 @@ from scheduling.models import Fire, Job
 from scheduling.services.resume import resume
 from tests import committed
 from tests.fires import make_fire, make_job
+from tests.processes import PATIENCE_S
 from tests.store.sessions import until_someone_waits
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -45,5 +46,5 @@ def test_fires_come_back_in_the_order_in_which_all_lock_them_so_that_nobody_is_a
         other.execute(LOCK, [second.id])  # nobody has it yet
         other.commit()
 
-        assert resumed.result(10) == 2
+        assert resumed.result(PATIENCE_S) == 2
     assert set(Fire.objects.values_list("state", flat=True)) == {"retry_wait"}

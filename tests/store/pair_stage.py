@@ -23,8 +23,8 @@ import psycopg
 from django.db import connection, connections
 
 from scheduling.store.connection import Connection, connector
+from tests.processes import PATIENCE_S
 
-PATIENCE_S = 20  # for what should take milliseconds
 LOCK, ROW_LOCK = 0x0FA1_57A6, 0x0FA1_57A7  # advisory: held by the stage while the first may not go on
 
 TABLES = (

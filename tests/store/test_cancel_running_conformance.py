@@ -16,6 +16,7 @@ from scheduling.models import DeadLetter
 from scheduling.models import Fire as Row
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND
+from tests.processes import PATIENCE_S
 from tests.store.backends import Backend, MemoryBackend
 from tests.store.sessions import OpenSession
 from tests.store.steps import owned, state, waiting
@@ -120,7 +121,7 @@ def test_its_worker_hears_of_it_at_once_and_the_letter_says_why(
     worker = open_session("a worker")
     worker.execute("LISTEN fairbeat_cancel")
     world.store.cancel_running(epochs, [mine])
-    assert [notice.payload for notice in worker.notifies(timeout=5, stop_after=1)] == [str(runs)]
+    assert [notice.payload for notice in worker.notifies(timeout=PATIENCE_S, stop_after=1)] == [str(runs)]
     letter = DeadLetter.objects.get(fire_id=retry)
     assert (letter.reason, letter.error, letter.attempts) == ("cancelled", NEWER_IS_DUE, 1)
 

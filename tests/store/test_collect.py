@@ -24,6 +24,7 @@ from scheduling.store.connection import Connection, connector
 from scheduling.store.fates import Verdict
 from scheduling.store.port import StoreUnavailable
 from tests.fires import NOON, headers_of, make_fire, make_job, row_of
+from tests.processes import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("committed_db")
 
@@ -68,7 +69,7 @@ def test_a_fire_that_was_delivered_too_often_goes_back_to_its_owner(store):
     with connector(connection.get_connection_params(), name="listens")() as listener:
         listener.execute("LISTEN fairbeat")
         (one,) = store.collect([dead(fire, Death.DELIVERY_LIMIT)])
-        (notice,) = listener.notifies(timeout=1, stop_after=1)
+        (notice,) = listener.notifies(timeout=PATIENCE_S, stop_after=1)
 
     row = row_of(fire)
     assert notice.payload == str(fire.shard_id)

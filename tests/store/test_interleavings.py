@@ -18,7 +18,7 @@ from scheduling.store.connection import Link, connector
 from scheduling.store.port import StoreUnavailable
 from scheduling.testing.clock import NOON
 from tests.claims import job_id
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.store.backends import SHARDS, PostgresBackend, plans
 from tests.store.sessions import (
     SQL,
@@ -125,7 +125,7 @@ def test_a_take_over_ends_no_session_that_is_not_a_nodes(
     with psycopg.connect(**connection.get_connection_params()) as person:
         person.execute("SELECT FROM scheduling_shard WHERE id = 1 FOR SHARE")
         taking = in_thread(new.take_over, [1], "node-2")
-        assert looked.wait(10)  # for nodes that block it
+        assert looked.wait(PATIENCE_S)  # for nodes that block it
         person.execute("SELECT 1")
         person.rollback()
     assert taking.result()[0] == {1: 2}
@@ -207,7 +207,7 @@ def test_a_claim_leaves_a_job_that_is_being_paused_to_the_next_poll_and_then_rec
     with transaction.atomic():
         Job.objects.select_for_update().get(pk=job_id(1))
         Job.objects.filter(pk=job_id(1)).update(paused_at=NOON)
-        claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=5)
+        claimed = in_thread(world.another("owner").claim, epochs, planned).result(timeout=PATIENCE_S)
     assert len(claimed) == 1
     assert [fire.job_id for fire in Fire.objects.all()] == [job_id(2)]
     assert world.another("owner").claim(epochs, plans(due(world), epoch=epochs[1])) == {}
@@ -224,7 +224,7 @@ def test_a_claim_leaves_a_job_that_is_being_edited_to_its_new_schedule(
         job = Job.objects.select_for_update().get(pk=job_id(1))
         job.every = timedelta(minutes=2)
         job.save()
-        assert in_thread(world.another("owner").claim, epochs, planned).result(timeout=5) == {}
+        assert in_thread(world.another("owner").claim, epochs, planned).result(timeout=PATIENCE_S) == {}
     assert world.another("owner").claim(epochs, planned) == {}
     assert not Fire.objects.exists()
 
@@ -285,7 +285,7 @@ def test_a_claim_goes_on_while_a_partition_is_made(
     maker.execute("BEGIN")
     partitions.ensure(maker, [(7, NOON.date().replace(year=2032))])
     world.store._days._known.add((30, NOON.date()))
-    assert len(in_thread(world.store.claim, epochs, planned).result(timeout=5)) == 1
+    assert len(in_thread(world.store.claim, epochs, planned).result(timeout=PATIENCE_S)) == 1
     maker.execute("ROLLBACK")
 
 

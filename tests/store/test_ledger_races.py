@@ -18,7 +18,7 @@ from scheduling.models import DeadLetter, Fire, Job, JobRun, Step
 from scheduling.store.ledger_port import Acquired, Failure, Refusal, Refused
 from tests import committed
 from tests.fires import NOON, delivery_of, make_fire, make_job
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 from tests.store.ledger_plans import acquired
 
 pytestmark = pytest.mark.usefixtures("committed_db")
@@ -79,13 +79,13 @@ def test_of_two_deliveries_at_once_exactly_one_acquires(ledger, in_thread):
         won = []
         for fire in fires:
             delivery = delivery_of(fire)
-            barrier.wait(10)
+            barrier.wait(PATIENCE_S)
             won.append(isinstance(ledger.acquire(delivery), Acquired))
         return won
 
     one, two = in_thread(acquire_all), in_thread(acquire_all)
 
-    assert all(a != b for a, b in zip(one.result(30), two.result(30), strict=True))
+    assert all(a != b for a, b in zip(one.result(PATIENCE_S), two.result(PATIENCE_S), strict=True))
     assert set(Fire.objects.values_list("attempt", flat=True)) == {1}
 
 
@@ -100,7 +100,7 @@ def test_an_acquire_waits_for_a_pause_in_flight_and_is_refused(ledger, other, in
         other.execute("UPDATE scheduling_fire SET state = 'skipped', reason = 'paused' WHERE state = 'claimed'")
     other.commit()
 
-    assert verdict.result(10) == Refused(Refusal.DONE if fires_too else Refusal.PAUSED)
+    assert verdict.result(PATIENCE_S) == Refused(Refusal.DONE if fires_too else Refusal.PAUSED)
     row = Fire.objects.get()
     assert (row.state, row.reason, row.attempt) == ("skipped", "paused", 0)
 
@@ -113,7 +113,7 @@ def test_an_acquire_waits_for_an_edit_in_flight_and_judges_by_it(ledger, other, 
     other.execute("UPDATE scheduling_job SET at = at + interval '1 hour'")  # the trigger raises schedule_version
     other.commit()
 
-    assert verdict.result(10) == Refused(Refusal.SUPERSEDED)
+    assert verdict.result(PATIENCE_S) == Refused(Refusal.SUPERSEDED)
 
 
 def test_an_acquire_whose_pause_was_rolled_back_runs(ledger, other, in_thread, observer):
@@ -124,7 +124,7 @@ def test_an_acquire_whose_pause_was_rolled_back_runs(ledger, other, in_thread, o
     other.execute("UPDATE scheduling_job SET paused_at = now()")
     other.rollback()
 
-    assert isinstance(verdict.result(10), Acquired)
+    assert isinstance(verdict.result(PATIENCE_S), Acquired)
 
 
 def test_a_pause_waits_for_an_acquire_in_flight_and_then_sees_it_running(ledger, in_thread, observer):
@@ -140,7 +140,7 @@ def test_a_pause_waits_for_an_acquire_in_flight_and_then_sees_it_running(ledger,
         seen = in_thread(pause)
         wait_until_blocked(observer)
 
-    assert seen.result(10) == "running"
+    assert seen.result(PATIENCE_S) == "running"
 
 
 def test_an_acquire_does_not_wait_for_a_claim_of_its_job(ledger, other):
@@ -160,7 +160,7 @@ def test_an_acquire_that_waited_for_a_take_over_is_stale(ledger, other, in_threa
     wait_until_blocked(observer)
     other.commit()
 
-    assert verdict.result(10) == Refused(Refusal.STALE_FENCE)
+    assert verdict.result(PATIENCE_S) == Refused(Refusal.STALE_FENCE)
 
 
 def test_a_completion_that_waited_for_the_reaper_is_refused(ledger, other, in_thread, observer):
@@ -171,7 +171,7 @@ def test_a_completion_that_waited_for_the_reaper_is_refused(ledger, other, in_th
     other.commit()
 
     with pytest.raises(LeaseLost):
-        completion.result(10)
+        completion.result(PATIENCE_S)
     assert not JobRun.objects.exists()
 
 
@@ -199,7 +199,7 @@ def test_whether_a_completion_in_doubt_was_written_is_told_when_its_transaction_
     wait_until_blocked(observer)
     (other.commit if is_committed else other.rollback)()
 
-    assert answer.result(10) is is_committed
+    assert answer.result(PATIENCE_S) is is_committed
 
 
 def test_a_failure_told_while_a_completion_is_in_doubt_waits_and_says_what_was_written(
@@ -211,7 +211,7 @@ def test_a_failure_told_while_a_completion_is_in_doubt_waits_and_says_what_was_w
     wait_until_blocked(observer)
     other.commit()
 
-    assert answer.result(10) is State.SUCCEEDED
+    assert answer.result(PATIENCE_S) is State.SUCCEEDED
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -224,7 +224,7 @@ def test_a_parent_that_calls_a_run_lost_while_its_completion_is_open_waits_and_t
     wait_until_blocked(observer)
     (other.commit if is_committed else other.rollback)()
 
-    assert answer.result(10) is (None if is_committed else State.RETRY_WAIT)
+    assert answer.result(PATIENCE_S) is (None if is_committed else State.RETRY_WAIT)
     assert Fire.objects.get().state == ("succeeded" if is_committed else "retry_wait")
 
 
@@ -237,7 +237,7 @@ def test_a_completion_that_waited_for_its_loss_is_refused(ledger, in_thread, obs
         wait_until_blocked(observer)
 
     with pytest.raises(LeaseLost):
-        completion.result(10)
+        completion.result(PATIENCE_S)
     assert JobRun.objects.get().state == "timed_out"
 
 
@@ -248,7 +248,7 @@ def test_a_loss_that_waited_for_the_reaper_changes_nothing(ledger, other, in_thr
     wait_until_blocked(observer)
     other.commit()
 
-    assert answer.result(10) is None
+    assert answer.result(PATIENCE_S) is None
     assert not JobRun.objects.exists()
 
 
@@ -266,7 +266,7 @@ def test_who_ends_a_run_while_somebody_asks_it_to_stop_waits_and_lets_it_die(led
     wait_until_blocked(observer)
     other.commit()
 
-    assert state.result(10) is State.DEAD
+    assert state.result(PATIENCE_S) is State.DEAD
     fire, letter = Fire.objects.get(), DeadLetter.objects.get()
     assert (fire.state, fire.reason, letter.reason, letter.fence) == ("dead", "cancelled", "cancelled", fire.fence)
 
@@ -282,7 +282,7 @@ def test_who_asks_a_run_to_stop_while_it_completes_comes_too_late(ledger, in_thr
         asked = in_thread(ask)
         wait_until_blocked(observer)
 
-    assert asked.result(10) == 0
+    assert asked.result(PATIENCE_S) == 0
     assert Fire.objects.get().state == "succeeded"
 
 
@@ -294,7 +294,7 @@ def test_a_call_that_is_repeated_while_the_first_is_under_way_puts_off_once(ledg
         second = in_thread(ledger.snooze, verdict, worker="w", delay=timedelta(0))
         wait_until_blocked(observer)
 
-    assert (first, second.result(10)) == (State.RETRY_WAIT, State.RETRY_WAIT)
+    assert (first, second.result(PATIENCE_S)) == (State.RETRY_WAIT, State.RETRY_WAIT)
     fire = Fire.objects.get()
     assert (fire.fence, fire.max_attempts) == (2, 4)
     assert JobRun.objects.count() == 1
@@ -308,7 +308,7 @@ def test_a_step_waits_for_the_reaper_that_has_the_fire_and_is_refused(ledger, ot
     other.commit()
 
     with pytest.raises(LeaseLost):
-        step.result(10)
+        step.result(PATIENCE_S)
     assert not Step.objects.exists()
 
 
@@ -331,7 +331,7 @@ def test_a_step_that_is_begun_again_while_the_first_call_is_under_way_is_new_to_
         wait_until_blocked(observer)
 
     assert first.is_new
-    assert second.result(10).is_new
+    assert second.result(PATIENCE_S).is_new
     assert Step.objects.count() == 1
 
 
@@ -372,7 +372,7 @@ def test_the_owner_hears_of_a_woken_successor_and_of_a_retry_that_is_due_soon(le
     other.execute("LISTEN fairbeat")
 
     def heard() -> list[str]:
-        return [notice.payload for notice in other.notifies(timeout=10, stop_after=1)]
+        return [notice.payload for notice in other.notifies(timeout=PATIENCE_S, stop_after=1)]
 
     ledger.complete(acquired(ledger, delivery_of(first)), worker="w", result="")
     assert heard() == [str(first.shard_id)]
@@ -397,7 +397,7 @@ def test_nobody_is_told_of_what_makes_nothing_due(ledger, other):
     with connection.cursor() as cursor:
         cursor.execute("NOTIFY fairbeat, 'the end'")
 
-    assert [notice.payload for notice in other.notifies(timeout=5, stop_after=1)] == ["the end"]
+    assert [notice.payload for notice in other.notifies(timeout=PATIENCE_S, stop_after=1)] == ["the end"]
 
 
 def test_a_run_locks_the_partitions_of_its_own_day_only(ledger):

@@ -12,6 +12,7 @@ from fairness.models import Tenant
 from scheduling.core.definition import JobDefinition
 from scheduling.core.errors import QuotaExceeded
 from scheduling.models import Job
+from tests.processes import PATIENCE_S
 from tests.store.sessions import InThread, until_someone_waits
 
 
@@ -79,4 +80,4 @@ def test_an_ordinary_change_of_the_tenant_is_no_obstacle_to_jobs_without_a_quota
     owner = Tenant.objects.create(slug="free")
     with transaction.atomic():
         Tenant.objects.filter(pk=owner.pk).update(weight=2.0)
-        assert len(in_thread(Job.objects.bulk_create, jobs(owner)).result(timeout=5)) == 1
+        assert len(in_thread(Job.objects.bulk_create, jobs(owner)).result(timeout=PATIENCE_S)) == 1

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 
+from tests.processes import PATIENCE_S
+
 LOADED = "import sys, scheduling.testing.plugin; print([name for name in ('django', 'celery') if name in sys.modules])"
 
 
@@ -15,7 +17,9 @@ def test_it_is_found_by_its_entry_point() -> None:
 
 
 def test_it_loads_neither_django_nor_celery_before_a_test_asks_for_it() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -16,7 +16,7 @@ from scheduling.models import Fire
 from scheduling.store.ledger_port import Delivery, Renewal
 from scheduling.worker.heartbeat import Heartbeat
 from scheduling.worker.process import worker_process
-from tests.processes import eventually
+from tests.processes import PATIENCE_S, eventually
 
 
 class Clock:
@@ -141,7 +141,7 @@ def test_the_thread_ends_some_time_after_the_last_run_and_starts_again_with_the_
             assert thread
             assert thread.daemon
             eventually(lambda: leases.calls)
-        thread.join(5)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert leases.closed >= 2, "its connection"
 
