@@ -12,11 +12,13 @@ backlog would be over before the other's has begun.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from scheduling.core.due import Due
 from scheduling.core.effects import ReadDue
 from scheduling.core.looks import HALVES
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class InStep:
@@ -29,6 +31,7 @@ class InStep:
         """Shards have come, or gone."""
         self._reached: list[dict[int, datetime]] = [{} for _ in range(HALVES)]  # of tenants that have more there
         self._ahead: list[set[int]] = [set() for _ in range(HALVES)]
+        self._left_out: list[frozenset[int]] = [frozenset()] * HALVES  # of the latest look
 
     def ahead(self, shards: Collection[int]) -> frozenset[int]:
         """Tenants that a look at this half leaves out."""
@@ -41,11 +44,12 @@ class InStep:
         last = _last_of_each(found)
         reached = {tenant: at for tenant, at in before.items() if tenant in has_more | left_out}
         reached |= {tenant: at for tenant, at in last.items() if tenant in has_more}
-        self._reached[half] = reached
+        self._reached[half], self._left_out[half] = reached, left_out
+        never_there = self._left_out[1 - half] - there.keys()
         beside = reached.keys() & there.keys()
         ahead = {tenant for tenant in beside & last.keys() if reached[tenant] > there[tenant]}
-        comes_on = {tenant for tenant in beside & before.keys() if before[tenant] < reached[tenant] < there[tenant]}
-        self._ahead[half] = self._ahead[half] & left_out | ahead
+        comes_on = {tenant for tenant in beside if before.get(tenant, LONG_AGO) < reached[tenant] < there[tenant]}
+        self._ahead[half] = self._ahead[half] & left_out | ahead | reached.keys() & last.keys() & never_there
         self._ahead[1 - half] &= left_out | comes_on
 
 

@@ -51,6 +51,17 @@ def test_who_has_come_further_in_one_half_waits_for_the_other(looking: Looking) 
     assert looking.in_step.ahead(EVEN) == {ONE, TWO}
 
 
+def test_he_waits_for_a_half_that_was_looked_at_without_him_so_far() -> None:
+    looking = Looking()
+    looking.look(ODD, {}, more=[], full=[ONE])
+    looking.look(EVEN, {ONE: 9}, more=[ONE])
+    assert looking.in_step.ahead(EVEN) == {ONE}
+    looking.look(ODD, {ONE: 1}, more=[ONE])
+    assert looking.in_step.ahead(EVEN) == {ONE}
+    looking.look(ODD, {}, more=[])
+    assert looking.in_step.ahead(EVEN) == set()
+
+
 def test_he_waits_until_the_other_half_has_come_as_far(looking: Looking) -> None:
     looking.look(ODD, {ONE: 9}, more=[ONE])
     looking.look(EVEN, {ONE: 8}, more=[ONE])
