@@ -6,7 +6,7 @@ An effect that writes names the epochs under which it may; a store refuses it wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from fairness.core.admission import Request
@@ -20,12 +20,15 @@ Epochs = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadDue:
-    """Answered by ``Engine.due_read``. The ``full`` tenants have enough under way: nothing of theirs is read."""
+    """Answered by ``Engine.due_read``. The ``full`` tenants have enough under way: nothing of theirs is read; of others
+    at ``most`` so many.
+    """
 
     shards: frozenset[int]
     until: datetime
     limit: int
     full: frozenset[int] = frozenset()
+    most: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

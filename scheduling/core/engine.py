@@ -59,6 +59,7 @@ from scheduling.core.runs import Held
 from scheduling.core.sharing import Sharing
 from scheduling.core.ticks import Ticks
 from scheduling.core.turn import FairLimits
+from scheduling.core.turns import NO_BOUNDS
 from scheduling.core.unstarted import Unstarted, Walk
 from scheduling.core.upkeep import Upkeep
 from scheduling.core.waiting import Waiting, WaitingLooks
@@ -264,7 +265,8 @@ class Engine(EngineShares):
                 self._looks.start(half)
                 until = self._clock.job_time(now + self._limits.window_s)
                 left_out = full | self._ahead(half, shards, full)
-                effects.append(ReadDue(half, until, room, left_out))
+                most = NO_BOUNDS if self._sharing is None else self._sharing.most
+                effects.append(ReadDue(half, until, room, left_out, most))
                 if left_out and self._sharing is not None:
                     self._sharing.holds.begin(left_out, half, now, self._clock.now())
         if self._waiting.begin(now, takes_more=takes_more):

@@ -92,6 +92,7 @@ class Sharing:
         self._keep_at = self._crowds_at = 0.0
         self._held_reads = HeldReads()
         self._full_at, self._full = -inf, frozenset[int]()
+        self.most: Mapping[int, int] = {}  # of those of whom something waits, and not enough: so many more are
 
     # -- shards ------------------------------------------------------------------------------------------------
 
@@ -213,7 +214,8 @@ class Sharing:
         """Tenants of which more waits here than they are served in about a second: when it was asked last, and now."""
         before = self._full
         if self._full_at + FULL_S <= now:
-            self._full_at, self._full = now, self.turns.full(now)
+            self._full_at = now
+            self._full, self.most = self.turns.full_and_most(now)
         return before, self._full
 
     def only_full(self, now: float) -> frozenset[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 from fairness.core.standing import GRANTS_KEPT, Grant, TenantStanding
@@ -16,6 +17,13 @@ from scheduling.core.turn import TenantLane, Turn
 WINDOW_S, SLICE_S = 60.0, 5.0
 LEAST, MOST = 4, 1000  # heads that a node holds of a tenant before it is full
 Why = Callable[[TenantLane], tuple[str, float]]  # what holds it, and until when (monotonic seconds)
+
+
+class Stock(NamedTuple):
+    """``heads`` of a tenant wait here; it is served about ``enough`` in a second."""
+
+    heads: int
+    enough: int
 
 
 class Standing:
@@ -168,14 +176,12 @@ class Standings:
         for key in [key for key, standing in self._by_lane.items() if standing.is_idle(now)]:
             del self._by_lane[key]
 
-    def full(self, now: float, times: int = 1) -> frozenset[int]:
-        """The tenants of which more waits here than they are served in about a second; or so many times as much."""
+    def stock(self, now: float) -> dict[int, Stock]:
+        """Of the tenants of which anything waits here."""
         waiting: dict[int, list[int]] = {}
         for (_, tenant), standing in self._by_lane.items():
             if standing.waiting:
                 sums = waiting.setdefault(tenant, [0, 0])
                 sums[0] += len(standing.waiting)
                 sums[1] += standing.served_in_a_second(now)
-        return frozenset(
-            tenant for tenant, (heads, served) in waiting.items() if heads >= times * min(max(LEAST, served), MOST)
-        )
+        return {tenant: Stock(heads, min(max(LEAST, served), MOST)) for tenant, (heads, served) in waiting.items()}

@@ -6,7 +6,7 @@ Beneath ``FairTurns``, which says whose turn it is. Times are monotonic seconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from fairness.core.standing import TenantStanding
 from scheduling.core.clock import Clock
 from scheduling.core.fire import Fire, Lane
 from scheduling.core.runs import InFlight, RunSeen
-from scheduling.core.standings import LEAST, MOST, Standings
+from scheduling.core.standings import LEAST, MOST, Standings, Stock
 from scheduling.core.tenant_terms import TenantTerms, is_capped
 from scheduling.core.turn import SHARE, FairLimits, Freed, Path, Stage, TenantLane, Turn
 from scheduling.core.turn_gates import Room
@@ -72,9 +72,23 @@ class TurnBook:
         limit of its own holds, of a lane or a task, stands in the way of nothing else of its tenant: it counts once it
         is MOST.
         """
-        full = self.standings.full(now, times)
-        parts = [tenant for tenant in full if self.terms.has_parts(tenant)]
-        return full.difference(tenant for tenant in parts if not self._is_filled(tenant, now, times))
+        return self._full(self.standings.stock(now), now, times)
+
+    def full_and_most(self, now: float) -> tuple[frozenset[int], Mapping[int, int]]:
+        """And of how many more anybody else of whom something waits has enough for another second."""
+        stock = self.standings.stock(now)
+        full = self._full(stock, now, 1)
+        return full, {
+            tenant: enough
+            for tenant, (_, enough) in stock.items()
+            if tenant not in full and not self.terms.has_parts(tenant)
+        }
+
+    def _full(self, stock: Mapping[int, Stock], now: float, times: int) -> frozenset[int]:
+        full = [tenant for tenant, (heads, enough) in stock.items() if heads >= times * enough]
+        return frozenset(
+            tenant for tenant in full if not self.terms.has_parts(tenant) or self._is_filled(tenant, now, times)
+        )
 
     def _is_filled(self, tenant: int, now: float, times: int) -> bool:
         standings = [self.standings.of((lane, tenant), now) for lane in self.rooms]

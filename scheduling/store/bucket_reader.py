@@ -8,7 +8,7 @@ calendar may change without the job; and one with large arguments, of which memo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
@@ -53,16 +53,25 @@ class BucketReader:
         self._orphans: dict[UUID, int] = {}
 
     def read(
-        self, connection: Connection, shards: frozenset[int], *, until: datetime, limit: int, full: frozenset[int]
+        self,
+        connection: Connection,
+        shards: frozenset[int],
+        *,
+        until: datetime,
+        limit: int,
+        full: frozenset[int],
+        most: Mapping[int, int],
     ) -> Due:
-        """At most ``limit`` jobs whose entries' fire is not after ``until``; none of ``full`` tenants."""
+        """At most ``limit`` jobs whose entries' fire is not after ``until``; none of ``full`` tenants, and of others at
+        ``most`` so many.
+        """
         high = bucket_of(until)
         found, seen, more = self._entries(connection, shards, until, high, limit, full)
         behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full)
         if behind:
             known = {row[JOB] for _, row in found}
             found += [entry for entry in behind if entry[1][JOB] not in known]
-        fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT])
+        fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT], most=most)
         more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
         return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))
 

@@ -17,7 +17,7 @@ Everything else is the indexed store's: a plan that is more than claimed fires (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +33,7 @@ from scheduling.core.due import Due, DueJob, Superseded
 from scheduling.core.effects import Epochs
 from scheduling.core.fire import Fire, State
 from scheduling.core.plans import JobPlan
-from scheduling.core.turns import in_turns, left_out
+from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
 from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
@@ -70,14 +70,22 @@ class BucketedStore(PostgresStore):
 
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
+    def due(
+        self,
+        shards: Collection[int],
+        *,
+        until: datetime,
+        limit: int,
+        full: frozenset[int] = frozenset(),
+        most: Mapping[int, int] = NO_BOUNDS,
+    ) -> Due:
         self._until = until
         with self._link() as connection:
-            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit, full=full)
-            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full)
+            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit, full=full, most=most)
+            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full, most=most)
             self._add_their_entries(connection, of_rows.jobs)
         found = [*entries.jobs, *of_rows.jobs]
-        fair = in_turns(found, limit, of=_tenant, at=_fire_at)
+        fair = in_turns(found, limit, of=_tenant, at=_fire_at, most=most)
         more = entries.more | of_rows.more | left_out(found, fair, of=_tenant_and_shard)
         return Due(fair, entries.seen & of_rows.seen, more)
 

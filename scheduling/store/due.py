@@ -9,7 +9,7 @@ from operator import itemgetter
 from psycopg.rows import TupleRow
 
 from scheduling.core.due import Due
-from scheduling.core.turns import in_turns, left_out
+from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
 from scheduling.store.arrays import integers
 from scheduling.store.connection import Connection
 from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
@@ -42,6 +42,7 @@ class DueReader:
         until: datetime,
         limit: int,
         full: frozenset[int] = NOBODY,
+        most: Mapping[int, int] = NO_BOUNDS,
     ) -> Due:
         """At most ``limit`` jobs whose next fire is not after ``until``."""
         others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
@@ -59,8 +60,8 @@ class DueReader:
         while flooded and len(rows) < limit:
             at_once = self._at_once * widening
             turn, flooded = flooded[:at_once], flooded[at_once:]
-            heads, cut = self._by_tenant(connection, turn, until, limit, full)
-            if len(heads) > limit // 2:
+            heads, cut = self._by_tenant(connection, turn, until, limit, full, most)
+            if cut or len(heads) > limit // 2:
                 still += turn
             else:
                 widening *= 2  # there is not so much
@@ -68,7 +69,7 @@ class DueReader:
             seen.update(turn)
             more |= cut
         self._flooded = [*others, *flooded, *still]
-        fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT))
+        fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT), most=most)
         more |= left_out(rows, fair, of=itemgetter(TENANT_ID, SHARD))
         return Due([due_job_of(row) for row in fair], frozenset(seen), frozenset(more))
 
@@ -85,7 +86,13 @@ class DueReader:
         return connection.execute(self._sql["due"], values).fetchall()
 
     def _by_tenant(
-        self, connection: Connection, shards: Sequence[int], until: datetime, limit: int, full: Collection[int]
+        self,
+        connection: Connection,
+        shards: Sequence[int],
+        until: datetime,
+        limit: int,
+        full: Collection[int],
+        most: Mapping[int, int],
     ) -> tuple[list[TupleRow], set[tuple[int, int]]]:
         """And of whom there may be more, as (tenant, shard)."""
 
@@ -102,7 +109,9 @@ class DueReader:
         found = connection.execute(self._sql["tenants_due"], values).fetchall()
         for *_, present in found[:1]:
             self._at_once = max(1, PROBES * len(shards) // present)
-        heads = in_turns(found, limit, of=itemgetter(0), at=itemgetter(2))
+        tenants = {tenant for tenant, *_ in found}
+        limit = min(limit, sum(most.get(tenant, limit) for tenant in tenants))
+        heads = in_turns(found, limit, of=itemgetter(0), at=itemgetter(2), most=most)
         pairs = [(tenant, shard) for tenant, shard, *_ in heads]
         rows, more = read_in_shares(read, pairs, limit, group_of=itemgetter(TENANT_ID, SHARD))
         return rows, more | {(tenant, shard) for tenant, shard, *_ in found}.difference(pairs)

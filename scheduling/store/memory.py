@@ -23,7 +23,7 @@ from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors
 from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.core.runs import Held, RunSeen
-from scheduling.core.turns import in_turns, left_out
+from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.store import memory_in_flight, memory_overlap, memory_unstarted
@@ -91,7 +91,15 @@ class MemoryStore:
 
     # -- claim ------------------------------------------------------------------------------------------------------
 
-    def due(self, shards: Collection[int], *, until: datetime, limit: int, full: frozenset[int] = frozenset()) -> Due:
+    def due(
+        self,
+        shards: Collection[int],
+        *,
+        until: datetime,
+        limit: int,
+        full: frozenset[int] = frozenset(),
+        most: Mapping[int, int] = NO_BOUNDS,
+    ) -> Due:
         with self._lock:
             found = [
                 (job.next_fire_at, job)
@@ -99,7 +107,7 @@ class MemoryStore:
                 if job.work.shard in shards and job.next_fire_at is not None and job.next_fire_at <= until
                 if job.work.tenant_id not in full
             ]
-            fair = in_turns(found, limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0])
+            fair = in_turns(found, limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0], most=most)
             more = left_out(found, fair, of=lambda row: (row[1].work.tenant_id, row[1].work.shard))
             return Due([job.due() for _, job in fair], frozenset(shards), frozenset(more))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduling.core.due import DueJob
 from scheduling.core.fire import MisfirePolicy, State
+from scheduling.core.jitter import jittered
 from scheduling.core.judged_plan import THROTTLED_AT_A_TIME, plan_job
 from scheduling.core.lateness import Lateness
 from scheduling.core.planning import plan_jobs
@@ -25,8 +26,9 @@ POLICIES = st.sampled_from(MisfirePolicy)
 
 def due(policy: str, *, every_s: float = 60.0, at_s: float = 0.0, jitter_s: float = 0.0) -> DueJob:
     work = make_work(misfire=MisfirePolicy(policy), misfire_grace_s=GRACE_S)
-    at = NOON + SECOND * at_s
-    return make_due(work, at, schedule=every(every_s, anchor=NOON), next_fire_at=at, jitter=timedelta(seconds=jitter_s))
+    at, jitter = NOON + SECOND * at_s, timedelta(seconds=jitter_s)
+    fire_at = jittered(work.job_id, at, jitter, at + SECOND * every_s)
+    return make_due(work, at, schedule=every(every_s, anchor=NOON), next_fire_at=fire_at, jitter=jitter)
 
 
 def planned(due: DueJob, *, at_s: float, since_s: float | None, ahead_s: float = 1.0) -> JobPlan:
