@@ -14,7 +14,7 @@ from typing import TypeVar
 ROOT = Path(__file__).resolve().parent.parent
 # How long a test waits for what must come: far beyond what it takes on a slow machine that is busy with other tests. It
 # costs nothing where it comes. Where a wait is itself what is tested, the test names a time of its own.
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 STOP_TIMEOUT_S = 30
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from scheduling.models.dead_letter import DeadLetter
 from tests.conftest import Spawn
 from tests.processes import eventually
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.processes, pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
 
 
 def test_an_unknown_task_and_one_that_kills_its_worker_before_it_has_a_lease_end_as_dead_letters(

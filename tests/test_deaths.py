@@ -36,7 +36,7 @@ DYING_WORKERS = [Point.ACQUIRE_BEFORE, Point.ACQUIRE_COMMITTED, Point.COMPLETE_B
 
 Start = Callable[..., Spawned]
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.processes, pytest.mark.rabbitmq, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

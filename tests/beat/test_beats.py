@@ -21,7 +21,7 @@ EVERY_SECOND = "beat.schedule=(dict)" + json.dumps({"each-second": {"task": TASK
 BEAT = ("-A", "project", "beat", "-l", "INFO", "-S")
 NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_URL": "redis://127.0.0.1:1/0"}
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.rabbitmq

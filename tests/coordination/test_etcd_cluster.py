@@ -16,6 +16,8 @@ from tests.coordination.etcd_world import SHARDS, EtcdWorld, renewed_at_last
 ALL = frozenset(range(SHARDS))
 NONE = frozenset[int]()
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def members(etcd_program: Path, tmp_path: Path) -> Iterator[list[Member]]:

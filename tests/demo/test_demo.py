@@ -23,9 +23,9 @@ from project.environment.urls import is_amqp
 from scheduling.core.errors import ServiceUnreachable
 from scheduling.core.recurrence import Interval, occurrences
 from scheduling.models import Fire, JobClock, Node
-from tests.processes import Spawned, eventually
+from tests.processes import PATIENCE_S, Spawned, eventually
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 JOBS = [
     {"tenant": "acme", "name": "each minute", "cron": "* * * * *"},
@@ -60,7 +60,7 @@ def demo(process_env: dict[str, str], tmp_path: Path) -> Iterator[Demo]:
 
 def test_an_hour_of_schedule_in_a_few_seconds_is_played_and_counted(demo: Demo):
     process = demo(SECONDS="6", SPEED="600")
-    status = process.wait(timeout_s=150)
+    status = process.wait()
 
     found = json.loads(process.lines[-1])
     begin, end = datetime.fromisoformat(found["from"]), datetime.fromisoformat(found["to"])
@@ -81,13 +81,13 @@ def test_an_hour_of_schedule_in_a_few_seconds_is_played_and_counted(demo: Demo):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_runs_until_it_is_stopped_and_leaves_no_process_behind(number: signal.Signals, demo: Demo):
     process = demo(SPEED="60")
-    address = process.wait_for_line("admin: ", timeout_s=90).split()[1]
+    address = process.wait_for_line("admin: ").split()[1]
     assert b"Log in" in urlopen(address).read()
-    eventually(lambda: Fire.objects.filter(state="succeeded").exists(), timeout_s=60)
+    eventually(lambda: Fire.objects.filter(state="succeeded").exists())
     family = psutil.Process(process.process.pid).children(recursive=True)
     process.send_signal(number)
 
-    assert process.wait(timeout_s=80) == 128 + number
+    assert process.wait() == 128 + number
     assert not [child for child in family if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert "Traceback" not in process.output
     assert set(Node.objects.values_list("id", flat=True)) == {"demo-1", "demo-2"}
@@ -96,13 +96,13 @@ def test_it_runs_until_it_is_stopped_and_leaves_no_process_behind(number: signal
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells children of a killed parent on Linux only")
 def test_its_processes_end_with_it_even_if_it_is_killed(demo: Demo):
     process = demo()
-    process.wait_for_line("admin: ", timeout_s=90)
+    process.wait_for_line("admin: ")
     family = psutil.Process(process.process.pid).children(recursive=True)
     ours = [child for child in family if "manage.py" in " ".join(child.cmdline()) or "celery" in child.cmdline()]
     assert len(ours) >= 4
     process.send_signal(signal.SIGKILL)
 
-    _, alive = psutil.wait_procs(ours, timeout=60)
+    _, alive = psutil.wait_procs(ours, timeout=PATIENCE_S)
     for server in {*family} - {*ours}:  # embedded servers live on, for the next run to find; this test has none
         with suppress(psutil.NoSuchProcess):
             server.kill()
@@ -111,12 +111,12 @@ def test_its_processes_end_with_it_even_if_it_is_killed(demo: Demo):
 
 def test_a_process_that_dies_stops_it_with_the_end_of_its_log(demo: Demo):
     process = demo()
-    process.wait_for_line("admin: ", timeout_s=90)
+    process.wait_for_line("admin: ")
     family = psutil.Process(process.process.pid).children(recursive=True)
     [node] = [child for child in family if "demo-2" in child.cmdline()]
     node.kill()
 
-    assert process.wait(timeout_s=60) == 2
+    assert process.wait() == 2
     assert "demo-2 ended early with status -9; the end of " in process.output
     assert "node demo-2 is running" in process.output
 
@@ -131,6 +131,6 @@ def test_a_process_that_dies_stops_it_with_the_end_of_its_log(demo: Demo):
 def test_what_cannot_be_played_is_refused_in_a_sentence(environ: dict[str, str], sentence: str, demo: Demo):
     process = demo(**environ)
 
-    assert process.wait(timeout_s=60) == 2
+    assert process.wait() == 2
     assert sentence in process.output
     assert "Traceback" not in process.output

@@ -15,6 +15,8 @@ import redis
 from tests.environment.conftest import Run, servers
 from tests.processes import Spawned
 
+pytestmark = pytest.mark.long
+
 SHOW = "import os; print(*(f'{k}={v}' for k, v in os.environ.items() if k.endswith('_URL')), sep='\\n', flush=True)"
 WAIT = f"{SHOW}; import signal; signal.signal(15, lambda *_: exit(40)); print('waiting'); signal.pause()"
 CREATE = "import os, psycopg; psycopg.connect(os.environ['DATABASE_URL'], autocommit=True).execute('CREATE TABLE t ()')"

@@ -12,6 +12,7 @@ from project.environment import probe, rabbitmq
 from project.environment.process import ServerFailed
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not rabbitmq.PROGRAM.exists(), reason="Debian's rabbitmq-server is not installed")
 def test_a_node_from_the_package_answers_on_loopback_alone_and_is_gone_afterwards(tmp_path: Path):
     with rabbitmq.package(tmp_path) as url:

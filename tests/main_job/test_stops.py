@@ -22,7 +22,7 @@ from tests.processes import eventually
 TASK = "project.demo.tasks.effect"
 NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_URL": "redis://127.0.0.1:1/0"}
 
-pytestmark = [pytest.mark.main_job, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.main_job, pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 def test_stop_1_is_one_process_and_nothing_but_postgres(spawn: Spawn) -> None:

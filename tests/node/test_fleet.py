@@ -22,7 +22,7 @@ NOWHERE = {"AMQP_URL": "", "CELERY_BROKER_URL": "amqp://127.0.0.1:1//", "REDIS_U
 SHARDS = scheduling_settings(settings).SHARDS
 JOBS = 10
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 def owned(node: str) -> int:

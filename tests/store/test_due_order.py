@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from scheduling.store import due
 from scheduling.testing.clock import NOON
-from tests.store.backends import SHARDS, PostgresBackend, plans
+from tests.store.backends import SHARDS, BucketedBackend, PostgresBackend, plans
 from tests.store.steps import owned
 
 COUNT, LIMIT = 40, 4
@@ -22,9 +23,9 @@ def world(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postg
     backend.close()
 
 
-def taken(world: PostgresBackend) -> list[int]:
+def taken(world: PostgresBackend, **bounds: Any) -> list[int]:
     """What one look takes of all shards, and claims."""
-    found = world.store.due(range(SHARDS), until=NOON, limit=LIMIT)
+    found = world.store.due(range(SHARDS), until=NOON, **({"limit": LIMIT} | bounds))
     planned = plans(list(found.jobs), epoch=1)
     world.store.claim(dict.fromkeys(range(SHARDS), 1), planned)
     return sorted(plan.due.work.job_id.int for plan in planned)
@@ -53,3 +54,14 @@ def test_beside_many_tenants_few_shards_are_walked_at_a_time_and_each_has_its_tu
     shards = [{number % SHARDS for number in look} for look in looks]
     assert all(len(look) == LIMIT for look in looks)
     assert shards == [{0}, {1}, {2}, {3}] * 2
+
+
+def test_what_was_set_aside_of_a_full_tenant_goes_in_the_order_in_which_it_came_due(committed_db: None) -> None:
+    world = BucketedBackend()
+    for number in range(COUNT):
+        world.add(number, number - COUNT, shard=number % SHARDS)
+    owned(world, *range(SHARDS))
+    assert taken(world, limit=100, full=frozenset({1001})) == []
+    for first in range(0, COUNT, LIMIT):
+        assert taken(world, limit=100, most={1001: LIMIT}) == list(range(first, first + LIMIT))
+    world.close()

@@ -60,7 +60,8 @@ class Story:
 
     def read(self) -> int:
         """And claim what was found, or leave some of it."""
-        found = self.store.due(SHARDS, until=self.now, limit=LIMIT, full=self.full)
+        most = {tenant: self.dice.randint(1, 3) for tenant in TENANTS if self.dice.random() < 0.5}
+        found = self.store.due(SHARDS, until=self.now, limit=LIMIT, full=self.full, most=most)
         tenants = {due.work.tenant_id for due in found.jobs}
         assert not tenants & self.full
         assert all(due.next_fire_at is not None and due.next_fire_at <= self.now for due in found.jobs)

@@ -81,7 +81,7 @@ def _stepped_ranges(expression: str) -> list[tuple[str, str, str]]:
     return [item.partition("/")[0].partition("-") for item in items if "/" in item and "-" in item]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from([*CHANGES, ("UTC", "2026-03-08"), ("Asia/Kolkata", "2026-03-08")]), expressions())
 def test_cronsim_agrees_but_where_it_is_said(change, expression):
     tz, day = change
@@ -91,7 +91,7 @@ def test_cronsim_agrees_but_where_it_is_said(change, expression):
     assert ours(expression, tz, *span(day)) == cronsim(expression, tz, *span(day))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([("UTC", "2026-03-08"), ("Asia/Kolkata", "2026-03-08"), (NEW_YORK, "2026-01-15")]), expressions()
 )

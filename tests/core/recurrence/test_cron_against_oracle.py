@@ -83,7 +83,7 @@ def agrees(expression: str, tz: str, after: datetime, until: datetime, chosen: d
     assert found == expected(expression, tz, after=after, until=until, **chosen)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.sampled_from(CHANGES), expressions(), options)
 def test_round_a_zone_change_it_fires_what_a_scan_of_the_minutes_finds(change, expression, chosen):
     tz, day = change
@@ -91,7 +91,7 @@ def test_round_a_zone_change_it_fires_what_a_scan_of_the_minutes_finds(change, e
     agrees(expression, tz, middle - timedelta(days=1, hours=12), middle + timedelta(days=1, hours=12), chosen)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from([tz for tz, _ in CHANGES] + ["UTC", "Asia/Kolkata"]),
     expressions(),
@@ -103,7 +103,7 @@ def test_over_any_span_it_fires_what_a_scan_of_the_minutes_finds(tz, expression,
     agrees(expression, tz, after, after + timedelta(days=days), chosen)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.sampled_from(CHANGES), fields(0), fields(1), fields(2), options, st.integers(-30, 30))
 def test_with_seconds_it_fires_what_a_scan_of_the_seconds_finds(change, second, minute, hour, chosen, hours):
     tz, day = change
