@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
-from itertools import count
 from typing import TypeVar
 
 from fairness.core.books import Books
 from fairness.core.node import Node
-from fairness.core.seats import FAR, Entry, Seats
+from fairness.core.seats import FAR, Entry, Seats, orders
 
 T = TypeVar("T")
 
 SLACK = 64  # entries left behind that are not worth clearing
-
-orders = count()  # among equal tags, who was seated first
 
 
 class Branch(Node[T]):

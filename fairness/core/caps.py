@@ -56,12 +56,10 @@ class Cap:
 
     def enter(self, member: Hashable, now: float) -> None:
         """Without asking whether there is room; ``admit`` asks."""
-        leases = self._leases
-        before = len(leases)
-        leases[member] = ends_at = now + self._lease_s
-        if len(leases) == before:  # it was in: now it is the last
-            del leases[member]
-            leases[member] = ends_at
+        ends_at = now + self._lease_s
+        if self._leases.setdefault(member, ends_at) is not ends_at:  # it was in: now it is the last
+            del self._leases[member]
+            self._leases[member] = ends_at
 
     def admit(self, member: Hashable, now: float) -> bool:
         """Let ``member`` in if there is room, or if it is in already: its lease then begins anew."""

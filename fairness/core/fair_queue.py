@@ -114,11 +114,14 @@ class FairQueue(AcrossNodes[T]):
         if ticket.state is not GRANTED and ticket.state is not STARTED:
             return False
         ticket.state = OVER
-        if cost is not None:
-            self._settle(ticket, min(max(cost, ticket.cost / SURPRISE), MAX_COST))
-        self._end(ticket)
+        if cost is None:
+            cost = ticket.charged
+        else:
+            least = ticket.cost / SURPRISE
+            cost = least if cost < least else MAX_COST if cost > MAX_COST else cost
+        self._end(ticket, cost)
         for gate in ticket.gates:
-            if gate.leave(ticket):
+            if gate.leave(ticket) and self._parking.holds(gate):
                 self.gate_changed(gate)
         return True
 
@@ -263,7 +266,7 @@ class FairQueue(AcrossNodes[T]):
     def _undo(self, ticket: Ticket[T]) -> None:
         """It is under way no more, as if it had never been."""
         gates, ticket.gates = ticket.gates, ()
-        self._end(ticket)
+        self._end(ticket, ticket.charged)
         for gate in gates:
             gate.undo(ticket)
             self.gate_changed(gate)

@@ -43,6 +43,10 @@ class Parking(Generic[T]):
         node.is_parked = False
         node.reason = TURN
 
+    def holds(self, gate: Gate) -> bool:
+        """Whether it has parked anybody: asked of each gate that somebody leaves."""
+        return gate in self._held
+
     def held_by(self, gate: Gate) -> Sequence[Node[T]]:
         """Whom it has parked."""
         held = self._held.get(gate)

@@ -12,7 +12,9 @@ buckets.
 A heap of ten thousand entries is walked from the top to a leaf for each turn: dozens of places all over the memory. But
 virtual time only goes on, so the order of those who are far need not be known yet. An entry beyond the *edge* goes into
 the bucket of its tag. When nobody is near any more, the next bucket is sorted, and is the *line*, from whose end its
-entries are taken one by one; whoever comes before the edge meanwhile is one of the *early*, which are a heap.
+entries are taken one by one; whoever comes before the edge meanwhile is one of the *early*, which are a heap. Many a
+tag has grown since its entry was made, as what it was charged was settled: then the entry is made anew as its bucket
+opens, while its child is at hand.
 
 While there are few entries all of them are early: one small heap. Buckets begin when there are more than ``FEW``; how
 wide they are follows from how close the lower half of all tags is together. When as many entries were taken as there
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush, heappushpop, merge
+from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ FEW = 512  # entries that are one heap
 FITTING = 128  # entries of a bucket
 TOLERANCE = 2  # bits by which the width of buckets may be off
 SAMPLE = 64  # tags by which it is chosen
+
+orders = count()  # among equal tags, who was seated first
 
 Entry = tuple[int, int, "Node[T]"]  # tag, order, whose it is
 
@@ -85,27 +90,34 @@ class Seats(Generic[T]):
             heappush(self._marks, mark)
 
     def exchange(self, entry: Entry[T]) -> Entry[T]:
-        """Put this one in, which counts, and take the least out that does."""
-        if entry[0] >= self._edge or self._line:
-            self.add(entry)
-            found = self.pop()
-            assert found is not None  # one is there
+        """Put this one in, which counts, and take the least out that does: `add` and `pop` in one, for each turn."""
+        tag = entry[0]
+        if tag >= self._edge and (bucket := self._far.get(tag >> self._shift)) is not None:
+            bucket.append(entry)
+        elif tag < self._edge and not self._line:
+            found = heappushpop(self._early, entry)
+            while found[2].seat is not found:
+                self.left_behind -= 1
+                found = heappop(self._early)
             return found
-        found = heappushpop(self._early, entry)
-        while found[2].seat is not found:
+        else:
+            self.add(entry)
+        line, early = self._line, self._early
+        if line:
+            found = heappop(early) if early and early[0] < line[-1] else line.pop()
+            if found[2].seat is found:
+                return found
             self.left_behind -= 1
-            found = heappop(self._early)
-        return found
+        least = self.pop()
+        assert least is not None  # one is there
+        return least
 
     def pop(self) -> Entry[T] | None:
         """Take the least out that counts; None if there is none."""
         while True:
             line, early = self._line, self._early
             if line:
-                entry = line.pop()
-                if early and early[0] < entry:
-                    line.append(entry)
-                    entry = heappop(early)
+                entry = heappop(early) if early and early[0] < line[-1] else line.pop()
             elif early:
                 entry = heappop(early)
             elif self._marks:
@@ -123,12 +135,25 @@ class Seats(Generic[T]):
         self.left_behind = 0
 
     def _open(self) -> None:
-        """Nobody is near any more: the next bucket is."""
+        """Nobody is near any more: the next bucket is, but for those who count no more, or whose tags have grown."""
         mark = heappop(self._marks)
-        self._line = line = self._far.pop(mark)
+        bucket = self._far.pop(mark)
+        self._edge = edge = (mark + 1) << self._shift
+        self._line = line = []
+        for entry in bucket:
+            tag, _, child = entry
+            if child.seat is not entry:
+                self.left_behind -= 1
+            elif child.tag <= tag:
+                line.append(entry)
+            else:
+                child.seat = grown = (child.tag, next(orders), child)
+                if child.tag < edge:
+                    line.append(grown)
+                else:
+                    self.add(grown)
         line.sort(reverse=True)
-        self._edge = (mark + 1) << self._shift
-        self._to_take -= len(line)
+        self._to_take -= len(bucket)
         if self._to_take <= 0:
             entries = list(self)
             self._to_take = max(FEW, len(entries))

@@ -88,7 +88,9 @@ class Turns(Generic[T]):
         self, limit: int, now: float, taken: list[Ticket[T]], left: dict[Hashable, int], full: list[Branch[T]]
     ) -> None:
         """``left`` has what room lanes have; who has none any more is put into ``full``, and out of turn."""
-        while len(taken) < limit and (flow := self._choose(now)) is not None:
+        for _ in range(limit - len(taken)):
+            if (flow := self._choose(now)) is None:
+                return
             taken.append(self._grant(flow, now))
             if left and (lane := flow.parent.parent).name in left:
                 left[lane.name] -= 1
@@ -96,16 +98,26 @@ class Turns(Generic[T]):
                     full += self._leave_out((lane.name,))
 
     def _choose(self, now: float) -> Flow[T] | None:
-        """The flow whose turn it is, first at each level; parks whoever a gate refuses on the way."""
-        root = branch = self._tree.root
-        while branch.size or branch is not root:
-            if not branch.size:
-                branch = branch.parent
-                continue
+        """The flow whose turn it is, first at each level."""
+        root = self._tree.root
+        while isinstance(lane := self._first(root, now), Branch):
+            while isinstance(tenant := self._first(lane, now), Branch):
+                flow = tenant.first
+                if tenant.others is None and isinstance(flow, Flow) and not flow.gates:  # lone, as of most tenants
+                    return flow
+                if isinstance(flow := self._first(tenant, now), Flow):
+                    return flow
+        return None
+
+    def _first(self, branch: Branch[T], now: float) -> Node[T] | None:
+        """The child whose turn it is, if its gates are open; whoever is refused is parked. None: nobody may go, or none
+        within the window.
+        """
+        while branch.size:
             child = branch.first
             assert child is not None  # what is ready has a seat
             if branch.others is not None:
-                if child.seat is None or child.tag > child.seat[0]:  # it was charged since
+                if (seat := child.seat) is None or child.tag > seat[0]:  # it was charged since
                     branch.seat_first_anew()
                     continue
                 if not child.is_ready:
@@ -114,17 +126,13 @@ class Turns(Generic[T]):
             if child.tag > branch.horizon:
                 branch.make_unready()
                 self._aside.append(branch)
-                branch = branch.parent
-                continue
+                return None
             for gate in child.gates:
                 if (opens_at := gate.opens_at(now)) > now:
                     self._parking.park(child, opens_at, gate.reason, gate)
                     break
             else:
-                if isinstance(child, Flow):
-                    return child
-                assert isinstance(child, Branch)
-                branch = child
+                return child
         return None
 
     def _wake(self, now: float) -> None:
@@ -187,23 +195,27 @@ class Turns(Generic[T]):
         flow = ticket.flow
         tenant = flow.parent
         lane = tenant.parent
-        flow.settle(before, cost, surprise=surprise, debt=debt)
-        change = tenant.settle(before, cost, surprise=surprise, debt=debt)
+        flow.settle(before, cost, surprise, debt)
+        change = tenant.settle(before, cost, surprise, debt)
         if lane.books is not None:
             lane.books.charge(tenant.name, change)
-        lane.settle(before, cost, surprise=surprise, debt=debt)
+        lane.settle(before, cost, surprise, debt)
 
-    def _end(self, ticket: Ticket[T]) -> None:
-        """It is under way no more."""
-        flow, cost = ticket.flow, ticket.charged
+    def _end(self, ticket: Ticket[T], cost: float) -> None:
+        """It is under way no more, and has cost so much."""
+        before, ticket.charged = ticket.charged, cost
+        surprise, debt = SURPRISE * ticket.cost, self._debt
+        flow = ticket.flow
         tenant = flow.parent
         lane = tenant.parent
-        flow.served(ticket.flow_start, cost)
+        flow.end(ticket.flow_start, before, cost, surprise, debt)
         if not (flow.running or flow.size):
             self._tree.forget_if_idle(flow)
-        tenant.served(ticket.tenant_start, cost)
+        change = tenant.end(ticket.tenant_start, before, cost, surprise, debt)
+        if lane.books is not None:
+            lane.books.charge(tenant.name, change)
         self._rest(tenant)
-        lane.served(ticket.lane_start, cost)
+        lane.end(ticket.lane_start, before, cost, surprise, debt)
         self._rest(lane)
         lane.parent.running -= 1
         self._rest(lane.parent)

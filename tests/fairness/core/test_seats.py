@@ -102,6 +102,26 @@ def test_thousands_come_out_in_their_order_as_each_moves_on(step: Any) -> None:
     assert len(list(seats)) == 2999
 
 
+def test_who_is_far_and_has_grown_comes_out_by_the_tag_that_it_has_now() -> None:
+    rng = random.Random(3)
+    seats: Seats[Any] = Seats()
+    branch: Branch[Any] = Branch("", None)
+    for number in range(3 * FEW):
+        child: Flow[Any] = Flow(number, branch)
+        child.tag = rng.randrange(1 << 40)
+        child.seat = entry = (child.tag, number, child)
+        seats.add(entry)
+    far = [entry[2] for bucket in seats._far.values() for entry in bucket]
+    for child in far:
+        child.tag += rng.randrange(1 << 40)
+    out = []
+    while (popped := seats.pop()) is not None:
+        out.append(popped)
+    assert set(far) < {child for _, _, child in out}
+    assert [tag for tag, _, _ in out] == sorted(child.tag for _, _, child in out)
+    assert all(entry[0] == entry[2].tag and entry[2].seat is entry for entry in out)
+
+
 def test_a_bucket_holds_a_small_part_of_the_many_however_they_are_spread() -> None:
     """Else each turn would move through a large heap, or through a heap of buckets with one entry each."""
     rng = random.Random(2)
