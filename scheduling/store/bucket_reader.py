@@ -67,11 +67,13 @@ class BucketReader:
         """
         high = bucket_of(until)
         found, seen, more = self._entries(connection, shards, until, high, limit, full)
-        behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full)
+        behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full, most=most)
         if behind:
             known = {row[JOB] for _, row in found}
             found += [entry for entry in behind if entry[1][JOB] not in known]
         fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT], most=most)
+        chosen = {row[JOB] for _, row in fair}
+        self._aside.begin_with(entry for entry in behind if entry[1][JOB] not in chosen)
         more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
         return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))
 

@@ -13,7 +13,7 @@ One pass after the other, so that an entry which nobody may claim for now stands
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -64,13 +64,16 @@ class SetAside:
         high: int,
         limit: int,
         full: Collection[int],
+        most: Mapping[int, int],
     ) -> tuple[list[Kept], set[Pair]]:
-        """About ``limit`` entries of those that are not full, and who may have more of them."""
+        """About ``limit`` entries of those that are not full, or as many as they may have at ``most``; and who may have
+        more of them.
+        """
         free = [pair for pair in self._pairs if pair[1] in shards and pair[0] not in full]
         if not free:
             return [], set()
         now = free[:PAIRS]
-        share = 1 + limit // len(now)
+        share = 1 + min(limit, sum(most.get(tenant, limit) for tenant in {tenant for tenant, _ in now})) // len(now)
         span = max(LEAST, min(MOST, PROBES // len(now)))
         ends = {pair: min(self._pairs[pair].at + span - 1, self._end(pair[1], high)) for pair in now}
         values = {
@@ -88,6 +91,16 @@ class SetAside:
         for pair, found in buckets.items():
             self._go_on(pair, found, ends[pair], is_cut=len(found) >= share, end=self._end(pair[1], high))
         return [(row[SLOT], row) for row in rows], self._pairs.keys() & free
+
+    def begin_with(self, entries: Iterable[Kept]) -> None:
+        """They were found, but are too many for now: the next read begins with them."""
+        for _, row in entries:
+            pair, bucket = (row[TENANT], row[SHARD]), row[BUCKET]
+            known = self._pairs.get(pair)
+            if known is None:
+                self._pairs[pair] = _Pass(bucket, bucket)
+            else:
+                known.at = min(known.at, bucket)
 
     def _end(self, shard: int, high: int) -> int:
         """From behind this bucket on everything is read with the others."""

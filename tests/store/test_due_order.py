@@ -35,11 +35,12 @@ def test_once_a_backlog_is_known_it_goes_in_the_order_in_which_it_came_due(world
     for number in range(COUNT):
         world.add(number, number - COUNT, shard=number % SHARDS)
     owned(world, *range(SHARDS))
-    first = taken(world)
+    few = SHARDS // 2
+    first = taken(world, limit=few)
     left = [number for number in range(COUNT) if number not in first]
-    for _ in range(len(left) // LIMIT):
-        assert taken(world) == left[:LIMIT]
-        left = left[LIMIT:]
+    for _ in range(len(left) // few):
+        assert taken(world, limit=few) == left[:few]
+        left = left[few:]
     assert left == []
 
 
@@ -60,8 +61,10 @@ def test_what_was_set_aside_of_a_full_tenant_goes_in_the_order_in_which_it_came_
     world = BucketedBackend()
     for number in range(COUNT):
         world.add(number, number - COUNT, shard=number % SHARDS)
+    world.add(COUNT, -COUNT, tenant=2)
     owned(world, *range(SHARDS))
-    assert taken(world, limit=100, full=frozenset({1001})) == []
-    for first in range(0, COUNT, LIMIT):
-        assert taken(world, limit=100, most={1001: LIMIT}) == list(range(first, first + LIMIT))
+    assert taken(world, limit=100, full=frozenset({1001, 1002})) == []
+    assert taken(world, limit=12, most={1001: LIMIT}) == [*range(LIMIT), COUNT]
+    for first in range(LIMIT, COUNT, LIMIT):
+        assert taken(world, limit=12, most={1001: LIMIT}) == list(range(first, first + LIMIT))
     world.close()
