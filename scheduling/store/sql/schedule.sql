@@ -15,7 +15,9 @@ j.max_attempts, j.fired, j.superseded, j.paused_at IS NOT NULL, j.paused_until, 
 j.kind, j.at, j.every, j.anchor, j.cron, j.rrule, j.dtstart, j.tz, j.day_match, j.gap, j.fold, j.start_at, j.end_at
 
 -- name: due_joins
-JOIN fairness_tenant t ON t.id = j.tenant_id LEFT JOIN scheduling_calendar c ON c.id = j.calendar_id
+-- (LEFT, for all that every job has a tenant: an inner join lets the planner begin with the tenants, where it believes that there is but
+-- one, and read the heads again for each.)
+LEFT JOIN fairness_tenant t ON t.id = j.tenant_id LEFT JOIN scheduling_calendar c ON c.id = j.calendar_id
 
 -- name: row_lock
 -- Owners need none. (Stop 2 has no owners: FOR UPDATE SKIP LOCKED.)
