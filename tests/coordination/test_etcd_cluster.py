@@ -22,15 +22,26 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def members(etcd_program: Path, tmp_path: Path) -> Iterator[list[Member]]:
     """The leader first."""
-    peers = {f"member-{number}": free_port() for number in range(3)}
-    made = [Member(tmp_path / name, program=etcd_program, name=name, peers=peers) for name in peers]
-    for member in made:
-        member.launch()
-    for member in made:
-        member.wait()
-    yield sorted(made, key=leads, reverse=True)
-    for member in made:
-        member.close()
+    made = on_ports_of_their_own(tmp_path, etcd_program)
+    try:
+        for member in made:
+            member.launch()
+        for member in made:
+            member.wait()
+        yield sorted(made, key=leads, reverse=True)
+    finally:
+        for member in made:
+            member.close()
+
+
+def on_ports_of_their_own(folder: Path, program: Path) -> list[Member]:
+    """Six ports are drawn one by one, and as long as nobody listens there the same may be drawn twice."""
+    names = [f"member-{number}" for number in range(3)]
+    while True:
+        peers = {name: free_port() for name in names}
+        made = [Member(folder / name, program=program, name=name, peers=peers) for name in names]
+        if len({*peers.values(), *(member.port for member in made)}) == 2 * len(names):
+            return made
 
 
 def leads(member: Member) -> bool:

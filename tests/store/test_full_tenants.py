@@ -259,3 +259,25 @@ def test_a_flood_of_a_full_tenant_makes_no_read_longer(postgres: PostgresBackend
     assert pages < 700, f"{pages} pages for 20 jobs"
     assert passing_by < 12_000, "they are passed by once"
     assert len(look(postgres, full=(), shard=shard).jobs) == 100
+
+
+COME = """
+INSERT INTO fairness_tenant
+SELECT (jsonb_populate_record(t, jsonb_build_object('id', 100000 + n, 'slug', 'gone-' || n))).*
+FROM fairness_tenant t, generate_series(1, 5000) AS n WHERE t.slug = 'default'
+"""
+GO = "DELETE FROM fairness_tenant WHERE id > 100000"
+
+
+def test_each_head_is_read_once_where_the_planner_believes_that_there_is_one_tenant(postgres: PostgresBackend) -> None:
+    with connection.cursor() as cursor:
+        for statement in (COME, GO, "ANALYZE fairness_tenant"):
+            cursor.execute(statement)
+    shard = 30
+    for number in range(1, 41):
+        postgres.add(number, -1, tenant=number, shard=shard)
+    postgres.store.take_over([shard], "node-1")
+    for _ in range(6):
+        pages = pages_of_due(postgres, shard)
+    assert jobs(look(postgres, shard=shard)) == list(range(2, 41))
+    assert pages < 1000, f"{pages} pages for 39 jobs"
