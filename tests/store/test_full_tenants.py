@@ -264,7 +264,7 @@ def test_a_flood_of_a_full_tenant_makes_no_read_longer(postgres: PostgresBackend
 COME = """
 INSERT INTO fairness_tenant
 SELECT (jsonb_populate_record(t, jsonb_build_object('id', 100000 + n, 'slug', 'gone-' || n))).*
-FROM fairness_tenant t, generate_series(1, 5000) AS n WHERE t.slug = 'default'
+FROM fairness_tenant t, generate_series(1, 500) AS n WHERE t.slug = 'default'
 """
 GO = "DELETE FROM fairness_tenant WHERE id > 100000"
 
