@@ -112,9 +112,9 @@ def test_who_is_far_and_has_grown_comes_out_by_the_tag_that_it_has_now() -> None
         child.seat = entry = (child.tag, number, child)
         seats.add(entry)
     far = [entry[2] for bucket in seats._far.values() for entry in bucket]
-    for child in far:
-        child.tag += rng.randrange(1 << 40)
-    out = []
+    for each in far:
+        each.tag += rng.randrange(1 << 40)
+    out: list[Entry[Any]] = []
     while (popped := seats.pop()) is not None:
         out.append(popped)
     assert set(far) < {child for _, _, child in out}
