@@ -277,10 +277,15 @@ class Engine(EngineShares):
         return effects
 
     def _ahead(self, half: frozenset[int], shards: frozenset[int], full: frozenset[int]) -> frozenset[int]:
-        """Tenants whose turn it is in the other half. If they wait for nothing else that is looked at now."""
-        ahead = frozenset[int]() if self._sharing is None else self._sharing.in_step.ahead(half)
+        """Tenants whose turn it is in the other half, if there is one. If they wait for nothing else that is looked at
+        now.
+        """
+        others = shards - half
+        if self._sharing is None or not others:
+            return frozenset()
+        ahead = self._sharing.in_step.ahead(half)
         if ahead - full:
-            self._looks.expect_more(shards - half)
+            self._looks.expect_more(others)
         return ahead
 
     def _batch(self) -> int:

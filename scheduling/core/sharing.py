@@ -254,6 +254,8 @@ class Sharing:
 
     def failed(self, effect: StoreEffect, now: float) -> None:
         match effect:
+            case ReadDue():
+                self.in_step.forget()  # nobody waits for a half that cannot be read
             case Claim(looked_at=shards):
                 self.holds.not_claimed(shards)
             case LookAtRuns():
