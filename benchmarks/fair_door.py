@@ -10,7 +10,7 @@ with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both ackno
 ``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
 seconds after the first task began. ``throughput``: one queue of tasks that do nothing, drained by one worker; tasks a
 second from the first fifth to the last tenth, fair and stock by turns, the median; ``flood``: the same of five queues
-of weights 1, 2, 3, 6 and 12. ``ratios``: fair to stock in each round, and ``ratio`` their median; where they lie far
+of weights 1, 2, 3, 6 and 12; ``flood_10_ms``: with tasks that sleep for 10 ms. ``ratios``: fair to stock in each round, and ``ratio`` their median; where they lie far
 apart the machine was not quiet. ``cpu_us``: what the worker's processes, and of them its main one, took of each task.
 ``lone``: the part of all slots that one tenant of small weight takes beside nine that are idle. ``long``: two workers,
 and one queue of tasks of 0.8 and 0.2 s by turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that
@@ -44,7 +44,8 @@ from benchmarks.machine import hardware
 from benchmarks.meters import cpu_of
 
 WEIGHTS = {"one": 1.0, "three": 3.0, "six": 6.0}
-FLOODS = {"throughput": {"lone": 1.0}, "flood": {f"weight-{weight}": float(weight) for weight in (1, 2, 3, 6, 12)}}
+FIVE = {f"weight-{weight}": float(weight) for weight in (1, 2, 3, 6, 12)}
+FLOODS = {"throughput": ({"lone": 1.0}, 0.0), "flood": (FIVE, 0.0), "flood_10_ms": (FIVE, 0.01)}  # and what a task takes
 POOLS = {"prefork": ("-P", "prefork", "-c", "4"), "threads": ("-P", "threads", "-c", "4")}
 SLOTS = 4
 NAP_S = 0.05
@@ -184,12 +185,12 @@ def shares(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
     return found | {"busy": round(total / (SLOTS * MEASURED_S), 3)}
 
 
-def throughput(bench: Bench, pool: str, weights: Mapping[str, float], *, is_fair: bool) -> Speed:
+def throughput(bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float, *, is_fair: bool) -> Speed:
     """Of queues that hold as much as is their weight's."""
     queues = bench.tenants(weights)
     counts = [round(bench.options.messages * weight / sum(weights.values())) for weight in weights.values()]
     for (slug, queue), count in zip(queues.items(), counts, strict=True):
-        bench.fill(slug, queue, count, 0.0)
+        bench.fill(slug, queue, count, nap_s)
     total = sum(counts)
     with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
         seen = []
@@ -255,7 +256,7 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "shares" in options.only:
             found["shares"] = {"fair": shares(bench, pool, is_fair=True), "stock": shares(bench, pool, is_fair=False)}
-        found |= {part: _by_turns(bench, pool, FLOODS[part]) for part in FLOODS if part in options.only}
+        found |= {part: _by_turns(bench, pool, *FLOODS[part]) for part in FLOODS if part in options.only}
         if "lone" in options.only:
             found["lone"] = round(lone(bench, pool), 3)
         if "long" in options.only:
@@ -265,11 +266,11 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return figures | {"hardware": hardware()}
 
 
-def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float]) -> dict[str, Any]:
+def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float) -> dict[str, Any]:
     speeds: dict[str, list[Speed]] = {"fair": [], "stock": []}
     for number in range(bench.options.rounds):
         for name in ("fair", "stock") if number % 2 else ("stock", "fair"):
-            speeds[name].append(throughput(bench, pool, weights, is_fair=name == "fair"))
+            speeds[name].append(throughput(bench, pool, weights, nap_s, is_fair=name == "fair"))
     medians = {name: Speed(*map(statistics.median, zip(*each, strict=True))) for name, each in speeds.items()}
     found: dict[str, Any] = {
         field: {name: round(getattr(speed, field)) for name, speed in medians.items()} for field in Speed._fields
