@@ -11,7 +11,8 @@ with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both ackno
 seconds after the first task began. ``throughput``: one queue of tasks that do nothing, drained by one worker; tasks a
 second from the first fifth to the last tenth, fair and stock by turns, the median; ``flood``: the same of five queues
 of weights 1, 2, 3, 6 and 12; ``flood_10_ms``: with tasks that sleep for 10 ms. ``ratios``: fair to stock in each
-round, and ``ratio`` their median; where they lie far apart the machine was not quiet. ``cpu_us``: what the worker's processes, and of them its main one, took of each task.
+round, and ``ratio`` their median; where they lie far apart the machine was not quiet. ``cpu_us``: what the worker's
+processes, and of them its main one, took of each task.
 ``lone``: the part of all slots that one tenant of small weight takes beside nine that are idle. ``long``: two workers,
 and one queue of tasks of 0.8 and 0.2 s by turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that
 were idle while not all had begun. The last line is JSON.
