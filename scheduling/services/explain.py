@@ -34,6 +34,7 @@ Row = TypeVar("Row", WaitingFire, DueJob)
 
 FIRES_SHOWN = 100
 COMING_SHOWN = 3
+FIRST = Place(ahead=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +133,14 @@ class _Desk:
         found: dict[UUID, Explained] = {}
         for (tenant, node, lane), some in self._by_line(rows).items():
             shards = self._shards_of(node if tenants.waits_with(node, tenant, lane) else "")
-            line, before = Line(), dict[UUID, int]()
+            line, before = Line(), dict[UUID, Place]()
             if any(row.fire_at is not None and row.fire_at <= self._now.job for row in some):
                 line = store.read_in_line(self._connection, tenant, shards=shards, now=self._now.job)
                 before = store.read_due_line(self._connection, tenant, some, shards=shards, now=self._now.job)
             for row in some:
-                ahead = line.in_lane(lane) + before.get(row.id, 0)
-                place = Place(ahead=min(ahead, COUNTED), is_least=ahead >= COUNTED)
+                due = before.get(row.id, FIRST)
+                ahead = line.in_lane(lane) + due.ahead
+                place = Place(ahead=min(ahead, COUNTED), is_least=due.is_least or ahead >= COUNTED)
                 found[row.id] = self._due(row, tenants, place, excluded=excluded)
         return found
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from fairness.explain import Place
 from scheduling.core.clock import TimeLapse
 from scheduling.core.fire import State
 from scheduling.core.identity import millisecond_of
@@ -149,26 +150,30 @@ def read_in_line(connection: Connection, tenant: int, *, shards: Sequence[int], 
 
 def read_due_line(
     connection: Connection, tenant: int, jobs: Iterable[DueJob], *, shards: Sequence[int], now: datetime
-) -> dict[UUID, int]:
+) -> dict[UUID, Place]:
     """How much of the tenant's lane is due and goes before each of these jobs that is due itself, in these shards: what
-    came due earlier. Before one that was claimed just now there is nothing.
+    came due earlier; at least so much, where a shard has more than is looked at. Before one that was claimed just now
+    there is nothing.
     """
-    due = {job.id: job for job in jobs if job.fire_at is not None and job.fire_at <= now}
+    due = {job.id: (job, job.fire_at) for job in jobs if job.fire_at is not None and job.fire_at <= now}
     given = {
         "tenant": tenant,
         "ids": list(due),
+        "of_shards": [job.shard for job, _ in due.values()],
+        "lanes": [job.lane for job, _ in due.values()],
+        "fire_ats": [fire_at for _, fire_at in due.values()],
         "shards": list(shards),
-        "until": max((job.fire_at for job in due.values() if job.fire_at is not None), default=now),
+        "until": max((fire_at for _, fire_at in due.values()), default=now),
         "limit": max(1, COUNTED // max(1, len(shards))),
     }
     before: dict[UUID, int] = {}
-    cut: set[int] = set()
+    is_cut = False
     for job_id, number in connection.execute(_sql("due_line"), given):
         if job_id is None:
-            cut.add(number)
+            is_cut = True
         else:
             before[job_id] = number
-    return {job_id: before.get(job_id, COUNTED if job.shard in cut else 0) for job_id, job in due.items()}
+    return {job_id: Place(ahead=ahead, is_least=is_cut) for job_id, ahead in before.items()}
 
 
 def read_ahead_of_job(connection: Connection, fires: Sequence[WaitingFire]) -> dict[UUID, list[str]]:

@@ -19,6 +19,7 @@ from scheduling.core.why import Explained, Why
 from scheduling.models import Fire, Hold, Job, Node, Shard, ShardProgress, Slot, WorkerTask
 from scheduling.services.explain import explain_due, explain_fires, explain_job
 from scheduling.services.pause import pause
+from scheduling.store import explain
 from tests.fires import make_fire, make_job
 
 pytestmark = pytest.mark.django_db
@@ -214,6 +215,23 @@ def test_due_occurrences_of_a_held_tenant_wait_behind_what_is_claimed_and_due_be
     found = explain_due([job.pk for job in jobs])
     assert {found[job.pk].why for job in jobs} == {Why.SHARE}
     assert [found[job.pk].ahead for job in jobs] == [1, 2, 3, 4]
+
+
+def test_where_a_shard_has_more_due_than_is_looked_at_a_place_is_at_least_so_many(
+    acme: Tenant, owner: Node, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(explain, "COUNTED", 2 * Shard.objects.count())
+    now = timezone.now()
+    jobs = [Job.objects.once("t", now - timedelta(seconds=90 - n), tenant=acme) for n in range(6)]
+    Job.objects.update(shard_id=7)
+    last = jobs[-1]
+    Job.objects.filter(pk=last.pk).update(shard_id=8)
+    stands(acme)
+    found = explain_due([job.pk for job in jobs])
+    assert [found[job.pk].ahead for job in jobs] == [0, 1, 2, 3, 4, 5]
+    assert found[last.pk].ahead_is_least
+    alone = explain_due([last.pk])[last.pk]
+    assert (alone.ahead, alone.ahead_is_least) == (2, True)
 
 
 def test_a_job_says_what_comes_next_and_why_each_unfinished_fire_waits(acme: Tenant, owner: Node):

@@ -90,7 +90,8 @@ SELECT lane, task, count(*) FROM ({waits}) AS waits GROUP BY lane, task
 
 -- name: due_line
 -- The places of some jobs among those of their tenant and lane that are due and not claimed, as they came due. Of each shard so many are
--- looked at: where there are as many, it is told itself, as a place without a job.
+-- looked at: one that has as many is told itself, as a place without a job; what is asked for and lies beyond them has its place behind
+-- those that were looked at.
 WITH due AS (
     SELECT w.shard, j.* FROM unnest(%(shards)s::smallint[]) AS w(shard)
     CROSS JOIN LATERAL (
@@ -103,11 +104,19 @@ WITH due AS (
               AND fire_at <= %(until)s LIMIT %(limit)s
          ) AS e JOIN scheduling_job k ON k.id = e.job_id)
     ) AS j
+), cut AS (
+    SELECT shard FROM due GROUP BY shard HAVING count(*) >= %(limit)s
 ), placed AS (
-    SELECT id, row_number() OVER (PARTITION BY lane ORDER BY fire_at, place) - 1 AS ahead FROM due
+    SELECT id, row_number() OVER (PARTITION BY lane ORDER BY fire_at, place) - 1 AS ahead FROM (
+        SELECT id, lane, fire_at, place FROM due
+        UNION ALL
+        SELECT a.id, a.lane, a.fire_at, NULL
+        FROM unnest(%(ids)s::uuid[], %(of_shards)s::smallint[], %(lanes)s::text[], %(fire_ats)s::timestamptz[]) AS a(id, shard, lane, fire_at)
+        WHERE a.shard IN (SELECT shard FROM cut) AND a.id NOT IN (SELECT id FROM due)
+    ) AS known
 )
 SELECT id, ahead FROM placed WHERE id = ANY (%(ids)s::uuid[])
-UNION ALL SELECT NULL::uuid, shard FROM due GROUP BY shard HAVING count(*) >= %(limit)s
+UNION ALL SELECT NULL::uuid, shard FROM cut
 
 -- name: ahead_of_job
 -- Of fires that wait for earlier ones of their jobs: the first of these, running ones before the others.
