@@ -57,7 +57,7 @@ class DueReader:
         seen, more = set(plain), set[tuple[int, int]]()
         still: list[int] = []
         widening = 1
-        while flooded and len(rows) < limit:
+        while flooded and len(rows) < limit and not self._is_enough(still):
             at_once = self._at_once * widening
             turn, flooded = flooded[:at_once], flooded[at_once:]
             heads, cut = self._by_tenant(connection, turn, until, limit, full, most)
@@ -72,6 +72,12 @@ class DueReader:
         fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT), most=most)
         more |= left_out(rows, fair, of=itemgetter(TENANT_ID, SHARD))
         return Due([due_job_of(row) for row in fair], frozenset(seen), frozenset(more))
+
+    def _is_enough(self, still: Collection[int]) -> bool:
+        """For one read, of shards with a backlog: where its tenants may have no more, rows alone would never be enough,
+        and all shards would be walked, however many tenants are in them.
+        """
+        return len(still) >= max(SHARDS_IN_TURN, 2 * self._at_once)
 
     def _crowded(
         self, connection: Connection, shards: Collection[int], until: datetime, full: Collection[int]

@@ -57,6 +57,18 @@ def test_beside_many_tenants_few_shards_are_walked_at_a_time_and_each_has_its_tu
     assert shards == [{0}, {1}, {2}, {3}] * 2
 
 
+def test_beside_many_tenants_few_shards_are_walked_also_where_none_may_have_more(
+    world: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "PROBES", 2)
+    for number in range(COUNT):
+        world.add(number, number - COUNT, shard=number % SHARDS, tenant=number % 8 // 4)
+    owned(world, *range(SHARDS))
+    most = {1000: 1, 1001: 1}
+    looks = [world.store.due(range(SHARDS), until=NOON, limit=COUNT, most=most).seen for _ in range(4)]
+    assert looks == [{0, 1}, {2, 3}] * 2
+
+
 def test_what_was_set_aside_of_a_full_tenant_goes_in_the_order_in_which_it_came_due(committed_db: None) -> None:
     world = BucketedBackend()
     for number in range(COUNT):
