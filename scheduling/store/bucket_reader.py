@@ -51,6 +51,7 @@ class BucketReader:
         self._flooded: list[int] = []  # the next in turn first
         self._jobs: dict[UUID, ScheduledJob] = {}
         self._orphans: dict[UUID, int] = {}
+        self._behind: dict[UUID, Kept] = {}  # of the last read: by job, what had been set aside
 
     def read(
         self,
@@ -72,10 +73,14 @@ class BucketReader:
             known = {row[JOB] for _, row in found}
             found += [entry for entry in behind if entry[1][JOB] not in known]
         fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT], most=most)
-        chosen = {row[JOB] for _, row in fair}
-        self._aside.begin_with(entry for entry in behind if entry[1][JOB] not in chosen)
+        self._behind = {entry[1][JOB]: entry for entry in behind}
+        self.begin_with(self._behind.keys() - {row[JOB] for _, row in fair})
         more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
         return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))
+
+    def begin_with(self, job_ids: Iterable[UUID]) -> None:
+        """The last read has found these, but they are too many for now: the next begins with them."""
+        self._aside.begin_with(self._behind[job_id] for job_id in job_ids if job_id in self._behind)
 
     def _entries(
         self,

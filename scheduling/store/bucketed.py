@@ -86,6 +86,8 @@ class BucketedStore(PostgresStore):
             self._add_their_entries(connection, of_rows.jobs)
         found = [*entries.jobs, *of_rows.jobs]
         fair = in_turns(found, limit, of=_tenant, at=_fire_at, most=most)
+        chosen = {due.work.job_id for due in fair}
+        self._entries.begin_with(due.work.job_id for due in entries.jobs if due.work.job_id not in chosen)
         more = entries.more | of_rows.more | left_out(found, fair, of=_tenant_and_shard)
         return Due(fair, entries.seen & of_rows.seen, more)
 

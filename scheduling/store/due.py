@@ -16,7 +16,7 @@ from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
 from scheduling.store.shares import read_in_shares
 
 SHARDS_IN_TURN = 8  # how many shards with a backlog are read together, while nothing is known of them
-PROBES = 2_000  # as many as take about 10 ms: one for each tenant of each shard that is read together
+PROBES = 2_000  # as many as take 10 to 20 ms: one for each tenant of each shard that is read together
 NOBODY: frozenset[int] = frozenset()
 
 

@@ -80,3 +80,14 @@ def test_what_was_set_aside_of_a_full_tenant_goes_in_the_order_in_which_it_came_
     for first in range(LIMIT, COUNT, LIMIT):
         assert taken(world, limit=12, most={1001: LIMIT}) == list(range(first, first + LIMIT))
     world.close()
+
+
+def test_what_was_set_aside_goes_in_order_with_what_its_tenant_has_in_rows(committed_db: None) -> None:
+    world = BucketedBackend()
+    for number in range(COUNT):
+        world.add(number, number - COUNT, shard=number % SHARDS, max_runs=9 if number < 2 * LIMIT else None)
+    owned(world, *range(SHARDS))
+    assert taken(world, limit=100, full=frozenset({1001})) == []
+    for first in range(0, COUNT, LIMIT):
+        assert taken(world, limit=12, most={1001: LIMIT}) == list(range(first, first + LIMIT))
+    world.close()
