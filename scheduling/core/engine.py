@@ -277,8 +277,8 @@ class Engine(EngineShares):
         return effects
 
     def _ahead(self, half: frozenset[int], shards: frozenset[int], full: frozenset[int]) -> frozenset[int]:
-        """Tenants whose turn it is in the other half, if there is one. If they wait for nothing else that is looked at
-        now.
+        """Tenants whose turn it is in the other half, if there is one: which is looked at now, if that is all they wait
+        for.
         """
         others = shards - half
         if self._sharing is None or not others:

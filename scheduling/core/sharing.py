@@ -52,6 +52,7 @@ from scheduling.core.plans import JobPlan
 from scheduling.core.run_looks import LATEST_S, STILL, RunLooks
 from scheduling.core.runs import Held, RunSeen
 from scheduling.core.shortage import Shortage
+from scheduling.core.turns import NO_BOUNDS
 
 AT_ONCE = 1000  # turns, and fires that are stored
 STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
@@ -92,7 +93,7 @@ class Sharing:
         self._keep_at = self._crowds_at = 0.0
         self._held_reads = HeldReads()
         self._full_at, self._full = -inf, frozenset[int]()
-        self.most: Mapping[int, int] = {}  # of those of whom something waits, and not enough: so many more are
+        self.most: Mapping[int, int] = NO_BOUNDS  # of whom something waits, though not enough: so many more are
 
     # -- shards ------------------------------------------------------------------------------------------------
 

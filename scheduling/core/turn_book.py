@@ -75,7 +75,7 @@ class TurnBook:
         return self._full(self.standings.stock(now), now, times)
 
     def full_and_most(self, now: float) -> tuple[frozenset[int], Mapping[int, int]]:
-        """And of how many more anybody else of whom something waits has enough for another second."""
+        """Those that are full; and for the others of whom something waits, how many more are enough for a second."""
         stock = self.standings.stock(now)
         full = self._full(stock, now, 1)
         return full, {

@@ -8,9 +8,10 @@ from scheduling.core.due import Due
 from scheduling.core.effects import Hold, ReadDue
 from scheduling.core.fire import MisfirePolicy
 from scheduling.core.holds import WRITE_S, Holds
+from scheduling.core.standings import LEAST
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND, make_due, make_work
-from tests.engine_desk import one
+from tests.engine_desk import of, one
 from tests.fair_desk import FairDesk
 
 SHARDS = frozenset({1, 3})
@@ -133,3 +134,15 @@ def test_a_flood_is_held_and_no_misfire_and_the_hold_ends_with_it() -> None:
     assert [row.state for plan in claim.plans for row in plan.rows] == ["claimed"]
     desk.engine.claimed(claim, {row.fire.id: 1 for plan in claim.plans for row in plan.rows})
     assert one(Hold, desk.effects_until(Hold)).ended == [(1, 1)]
+
+
+def test_of_whom_something_waits_a_look_takes_no_more_than_a_second_of_it() -> None:
+    """From the engine: the others may have all that a look has room for, and who is full has nothing."""
+    desk = FairDesk(slots=2)
+    desk.due(20, tenant=1)
+    desk.due(LEAST - 1, tenant=2)
+    desk.go()
+    desk.clock.advance(1.0)
+    (read,) = of(ReadDue, desk.pass_time())
+    assert read.full == {1}
+    assert read.most == {2: LEAST}
