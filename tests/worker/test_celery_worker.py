@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -219,7 +220,8 @@ def test_what_children_do_not_survive_ends_at_once_and_runs_again(start, send, e
         "snoozed": ("succeeded", ["snoozed", "succeeded"]),
         "stopped": ("dead cancelled", ["cancelled"]),
     }
-    assert sorted(effects()) == ["died", "hung", "poison", "poison", "snoozed", "step 1", "step 2", "stopped"]
+    once = ["died", "hung", "snoozed", "step 1", "step 2", "stopped"]
+    assert Counter(effects()) == Counter([*once, "poison", "poison"])
     assert JobRun.objects.get(fire_id=fires["steps"].id, state="succeeded").result == "'step 1, step 2'"
     assert {letter.reason for letter in DeadLetter.objects.all()} == {"attempts_exhausted", "cancelled"}
     assert WorkerTask.objects.get(name="tests.worker.poison").is_guarded
