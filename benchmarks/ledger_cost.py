@@ -133,7 +133,7 @@ class Runs:
         from scheduling.worker.fired import fired
 
         message = self._queues.channel.basic_get(self._queues.name(TENANT), no_ack=True)
-        fire = fired(message.headers["id"], message.headers)
+        fire = fired(message.headers["id"], message.headers, pid=os.getpid())
         assert fire is not None
         return fire.delivery
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 from scheduling.core import message
 from scheduling.core.errors import InvalidField
@@ -30,8 +30,12 @@ class Fired:
         return self.delivery.tenant
 
 
-def fired(task_id: str | None, headers: Mapping[str, Any] | None) -> Fired | None:
-    """The fire of a message; None where it carries none (someone called ``delay()``).
+def fired(task_id: str | None, headers: Mapping[str, Any] | None, *, pid: int) -> Fired | None:
+    """The fire of a message in the process ``pid``; None where it carries none (someone called ``delay()``).
+
+    A delivery has a holder of its own in each process: a pool may give the same delivery to two, one after the other
+    (Celery 5.7 does where it finds the first dead before it has read that the task was accepted), and the second must
+    not take for its own what the first began.
 
     Raises InvalidField for headers that name a fire and cannot be read.
     """
@@ -45,7 +49,7 @@ def fired(task_id: str | None, headers: Mapping[str, Any] | None) -> Fired | Non
             scheduled_for=_aware(datetime.fromisoformat(headers[message.SCHEDULED_FOR])),
             history_days=_within(headers[message.KEEP], SMALLINT_MAX),
             fence=_within(headers[message.FENCE], INTEGER_MAX),
-            holder=UUID(headers[HOLDER]) if HOLDER in headers else uuid4(),
+            holder=uuid5(UUID(headers[HOLDER]), str(pid)) if HOLDER in headers else uuid4(),
         )
         return Fired(delivery, _text(headers.get(message.JOB_NAME) or ""), _text(headers[message.ORIGIN]))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:  # UUID(7) lacks an attribute

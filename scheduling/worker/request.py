@@ -6,9 +6,11 @@
     child killed ─┼─▶ its child is gone ─▶ ledger.lose ─┬─ it held the fire ─▶ acknowledged: retry_wait, or dead
     terminated   ─┘                                     └─ it did not, or not any more ─▶ rejected, for the collector
 
-The parent names the holder of each delivery, so that it can end the attempt of a child that says nothing any more, and
-of no other: a copy of the same message may run elsewhere. A message whose child died before it held the fire would be
-lost from sight when it were acknowledged; as a dead letter of the broker it comes back, and counts as an attempt.
+The parent names the holder of each delivery, as it is in each of its children, so that it can end the attempt of a
+child that says nothing any more, and of no other. A copy of the same message may run elsewhere; and a child of whose
+death the pool hears before it hears that it had begun leaves its message to a second child. That one is refused, and
+the fire is its owner's when the lease is out. A message whose child died before it held the fire would be lost from
+sight when it were acknowledged; as a dead letter of the broker it comes back, and counts as an attempt.
 
 Invariants: the event loop never waits for Postgres: a thread does (``losses.py``); where the database does not answer,
 the lease runs out, and its owner takes the fire back. What the parent sees is stored as a result only when the ledger
@@ -20,6 +22,7 @@ whether that fire is cancelled, and a revoked id would be refused for hours. Doe
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 from uuid import uuid4
 
@@ -107,7 +110,7 @@ class JobRequest(Request):
         if not self._is_fire or self._is_ending or self.acknowledged:
             return
         try:
-            fire = fired(self.id, self._request_dict)
+            fire = fired(self.id, self._request_dict, pid=int(self.worker_pid or os.getpid()))
         except InvalidField:
             return  # no fire that anybody could hold
         if fire is None:

@@ -9,6 +9,7 @@ refused: the fire is running.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -154,7 +155,7 @@ def _fire_of(request: Any) -> Fired | None:
     Raises Reject, for the broker's dead letters, where it cannot be read or came through another tenant's queue.
     """
     try:
-        found = fired(request.id, request.headers)
+        found = fired(request.id, request.headers, pid=os.getpid())
         if found is not None:
             refuse_foreign_queue(found.tenant, request.delivery_info or {})
     except InvalidField as refused:

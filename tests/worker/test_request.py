@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from project.celery import app
 from scheduling.models import DeadLetter, Fire, JobRun
 from scheduling.store.ledger import PostgresLedger
 from scheduling.worker import losses
-from scheduling.worker.fired import HOLDER
+from scheduling.worker.fired import HOLDER, fired
 from scheduling.worker.request import JobRequest
 from tests.fires import headers_of
 
@@ -42,9 +43,11 @@ class Received:
 
     def holds(self) -> None:
         """Its child has acquired the fire."""
-        holder = self.request.request_dict[HOLDER]
+        found = fired(self.request.id, self.request.request_dict, pid=self.request.worker_pid or os.getpid())
+        assert found is not None
+        holder, until = found.delivery.holder, "2090-01-01T00:00Z"
         Fire.objects.update(
-            state="running", attempt=1, holder=holder, started_at="2026-03-02T12:00Z", lease_until="2090-01-01T00:00Z"
+            state="running", attempt=1, holder=holder, started_at="2026-03-02T12:00Z", lease_until=until
         )
 
     def fails(self, error: BaseException, *, return_ok: bool = False) -> None:
@@ -142,6 +145,30 @@ def test_a_copy_that_runs_elsewhere_is_left_alone(receive, asked):
 
     assert Fire.objects.get().state == "running"
     assert received.told == [("rejected", False)]
+
+
+def test_a_child_that_was_given_anothers_delivery_does_not_run_what_that_one_began(receive, deliver, define, fire_of):
+    """Celery's pool does so where it sees the first dead before it has read that the task was accepted."""
+    ran: list[int] = []
+    fire = fire_of(define(lambda: ran.append(1)))
+    received = Received(app.tasks[fire.job.task], headers_of(fire))
+    received.request.on_accepted(os.getpid() + 1, 0.0)
+    received.holds()
+
+    told = deliver(fire, **{HOLDER: received.request.request_dict[HOLDER]})
+    assert (told.state, str(told.value), ran) == ("IGNORED", "not run: running", [])
+
+
+def test_the_death_of_the_child_that_came_second_does_not_end_what_the_first_holds(receive, asked):
+    received = receive()
+    received.request.on_accepted(os.getpid() + 1, 0.0)
+    received.holds()
+    received.request.on_accepted(os.getpid() + 2, 0.0)
+
+    received.fails(WorkerLostError("signal 9"))
+    asked()
+
+    assert Fire.objects.get().state == "running"
 
 
 @pytest.mark.parametrize("error", [WorkerLostError("raised by the task"), TimeLimitExceeded(2.0)])
