@@ -114,6 +114,7 @@ def _slugs() -> list[str]:
 
 def _clean(broker_url: str, plan: QueuePlan) -> None:
     """Leave the broker as it was; what cannot be removed changes nothing of what the demo found."""
+    connection.close()  # a signal may have come in the middle of a query: nothing more can be asked there
     try:
         shared = TenantQueue.objects.filter(tenant=None).values_list("name", flat=True)
         queues.remove(broker_url, plan, _slugs(), also=shared)
