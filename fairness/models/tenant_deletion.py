@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import ProtectedError
 
+from fairness.models.checked import CheckedQuerySet
+
 if TYPE_CHECKING:
     from fairness.models.tenant import Tenant
 
@@ -27,7 +29,7 @@ class TenantInUse(ProtectedError):
         return str(self.args[0])
 
 
-class TenantQuerySet(models.QuerySet["Tenant"]):
+class TenantQuerySet(CheckedQuerySet["Tenant"]):
     def delete(self) -> tuple[int, dict[str, int]]:
         """As Django's. Raises TenantInUse."""
         refuse_in_use(self, using=self.db)

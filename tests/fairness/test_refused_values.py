@@ -7,7 +7,8 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from django.core.exceptions import ValidationError
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from fairness.models import Limit, Tenant
@@ -77,3 +78,47 @@ def test_what_the_database_is_to_compute_and_what_was_not_read_is_left_to_it():
     acme.save()
     acme.refresh_from_db()
     assert (acme.max_jobs, acme.weight, acme.is_strict) == (15, 2.0, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"weight": 0}, "weight: a number from 0.001 to 10000"),
+        ({"weight": F("weight") - 1}, "weight: a number from 0.001 to 10000"),
+        ({"rate_per_s": nan}, "rate: a number from 1e-9 to 1e9, or empty"),
+        ({"is_strict": True}, "strict cap: needs a number of fires that may be in flight"),
+        ({"max_jobs": -1}, "max_jobs -1: Ensure this value is greater than or equal to 0."),
+        ({"history_days": 8}, "history_days 8: Value 8 is not a valid choice."),
+        (
+            {"slug": "Acme Inc"},
+            "slug 'Acme Inc': lower-case letters, digits, '.', '_' and '-', a letter or digit first",
+        ),
+    ],
+)
+def test_an_update_of_many_is_refused_in_a_sentence_too(values: dict[str, Any], said: str):
+    with pytest.raises(ValueError) as refused, transaction.atomic():  # noqa: PT011
+        Tenant.objects.update(**values)
+    assert str(refused.value) == said
+
+
+def test_so_are_rows_that_are_written_together_and_the_limits_of_a_tenant():
+    acme = Tenant.objects.create(slug="acme")
+    Limit.objects.create(tenant=acme, task="send", rate_per_s=5)
+    acme.weight = 1e9
+    with pytest.raises(IntegrityError, match="^weight: a number from"), transaction.atomic():
+        Tenant.objects.bulk_update([acme], ["weight"])
+    with pytest.raises(IntegrityError, match="^rate, max in flight: give one of them"), transaction.atomic():
+        acme.limits.update(rate_per_s=None)
+
+
+def test_what_django_itself_refuses_stays_as_it_is():
+    with pytest.raises(FieldDoesNotExist):
+        Tenant.objects.update(**{"wieght": 2})
+    Tenant.objects.create(slug="acme")
+    with pytest.raises(IntegrityError, match="already exists"), transaction.atomic():
+        Tenant.objects.filter(slug="acme").update(slug="default")
+
+
+def test_an_update_that_can_be_is_made():
+    assert Tenant.objects.update(weight=2, rate_per_s=None, stagger=timedelta(0)) == 1
+    assert Tenant.objects.get().weight == 2.0
