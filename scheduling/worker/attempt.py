@@ -6,7 +6,7 @@
       forged ──▶ Reject          for the broker's dead letters: the fire is another's
     ran     ──▶ its value        succeeded; None where it raised behind its commit(), which is logged
     raised  ──▶ Celery's Retry   retry_wait: the ledger brings it back, Celery publishes nothing
-            ├─▶ that exception   dead: the attempts are used up, or the task's policy gives up
+            ├─▶ that exception   dead: the attempts are used up, or the task's policy gives up (exit: TaskExited)
             └─▶ Stopped          dead: cancelled; its result is that it was revoked
     lease lost at the end ──▶ Ignore: the fire is another worker's by now, and so is its result
     not known  ──▶ Reject        nobody could be asked for the lease: back to the broker, nothing runs
@@ -20,12 +20,21 @@ acknowledging, redelivery: those are Celery's.
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, SoftTimeLimitExceeded
+from billiard.common import terminate_handler_fired  # type: ignore[attr-defined]
+from celery.exceptions import (
+    Ignore,
+    MaxRetriesExceededError,
+    Reject,
+    SoftTimeLimitExceeded,
+    WorkerShutdown,
+    WorkerTerminate,
+)
 from celery.exceptions import Retry as CeleryRetry
 from celery.utils.saferepr import saferepr
 from django.db import InterfaceError, OperationalError
@@ -35,7 +44,7 @@ from scheduling.core.fire import State
 from scheduling.failpoints import Point, failpoint
 from scheduling.store.ledger_port import Acquired, Refusal, Refused
 from scheduling.worker.context import JobContext, make_current, restore
-from scheduling.worker.errors import Cancel, OutOfMemory, RejectedByTask, Snooze
+from scheduling.worker.errors import Cancel, OutOfMemory, RejectedByTask, Snooze, TaskExited
 from scheduling.worker.fired import Fired
 from scheduling.worker.outcome import Again, cause_of, failure_of, outcome_of
 from scheduling.worker.patience import patiently
@@ -45,6 +54,11 @@ from scheduling.worker.refusals import count_refusal
 from scheduling.worker.telling import tell_dead, tell_failed, tell_succeeded
 
 log = logging.getLogger(__name__)
+
+EXITS = (SystemExit, CancelledError)
+"""What a task may raise that is no Exception. Raised through, it would end a thread of a node for good, and leave a
+message of a worker's thread with that worker.
+"""
 
 T = TypeVar("T")
 
@@ -98,13 +112,23 @@ class Attempt:
             self._complete(None)
             raise
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the attempt's end)
-            if self.context.is_committed:
-                self._log_what_came_late(error)
-            else:
-                self._end(error)
+            self._raised(error)
+            return None
+        except EXITS as error:
+            if _is_the_workers_end(error):
+                raise
+            exited = TaskExited(f"the task raised {error!r}")
+            exited.__cause__ = error
+            self._raised(exited)
             return None
         self._complete(result)
         return result
+
+    def _raised(self, error: Exception) -> None:
+        if self.context.is_committed:
+            self._log_what_came_late(error)
+        else:
+            self._end(error)
 
     def _complete(self, result: object) -> None:
         if self.context.is_committed:
@@ -210,6 +234,11 @@ def _refuse(fired: Fired, reason: Refusal) -> NoReturn:
         raise Reject("forged", requeue=False)
     log.info("fire %s (fence %d) is not run: %s", fire, fence, reason)
     raise Ignore(f"not run: {reason}")
+
+
+def _is_the_workers_end(error: BaseException) -> bool:
+    """And not the task's own: its parent ends the attempt."""
+    return isinstance(error, WorkerShutdown | WorkerTerminate) or terminate_handler_fired()
 
 
 def _again(error: Exception, cause: Exception | None, delay: timedelta) -> CeleryRetry:

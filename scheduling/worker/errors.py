@@ -87,6 +87,10 @@ class RejectedByTask(FairbeatError):
     """The task raised Celery's ``Reject``, and its attempts are used up. The ledger decides what becomes of a fire."""
 
 
+class TaskExited(FairbeatError):
+    """The task raised what ends a process or a coroutine, as ``sys.exit()`` does. Only its attempt ends by that."""
+
+
 class OutOfMemory(FairbeatError):
     """The task raised MemoryError, and its attempts are used up. Only its own fire ends by that."""
 

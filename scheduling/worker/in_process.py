@@ -29,7 +29,7 @@ from scheduling.core.fire import Fire
 from scheduling.core.masking import Mask
 from scheduling.core.message import headers
 from scheduling.store.ledger_port import Delivery
-from scheduling.worker.attempt import on_decided
+from scheduling.worker.attempt import EXITS, on_decided
 from scheduling.worker.process import worker_process
 from scheduling.worker.registration import tell_tasks
 from scheduling.worker.task import JobTask
@@ -86,7 +86,11 @@ def _trace(app: Celery[Any], task: Task[Any, Any], fire: Fire) -> Any:
     request = headers(fire, origin=origin, ignore_result=task.ignore_result, mask=_mask())
     request |= {"is_eager": False, "hostname": f"in-process@{host}", "delivery_info": {}}
     arguments = loads(fire.work.args), loads(fire.work.kwargs)  # as a worker reads a message: dates and the like too
-    traced = trace_task(task, str(fire.id), *arguments, request, app=app)
+    try:
+        traced = trace_task(task, str(fire.id), *arguments, request, app=app)
+    except EXITS as exited:  # of a plain task: it would end this thread of the node
+        log.error("fire %s of job %s: its task exited", fire.id, fire.work.job_id, exc_info=exited)
+        return exited
     return traced.info.retval if traced.info else None
 
 

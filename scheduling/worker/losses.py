@@ -1,8 +1,9 @@
 """Ends, from the worker's parent process, the attempts of children that cannot do so any more.
 
 In threads of its own, each with a connection for that moment: the parent's event loop waits for nobody, and a child
-that is forked meanwhile inherits no connection in use. Does not do: insist; where the database does not answer, the
-lease runs out and the fire's owner ends the attempt.
+that is forked meanwhile inherits no connection in use. Invariant: no attempt is ended while its child lives, else two
+bodies of one fire would run at a time. Does not do: insist; where the child does not end or the database does not
+answer, the lease runs out and the fire's owner ends the attempt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scheduling.store.ledger_port import Delivery, Ending
 from scheduling.worker.process import worker_process
 
 THREADS = 4
-GONE_WITHIN_S, LOOK_S = 1.0, 0.01
+GONE_WITHIN_S, LOOK_S = 10.0, 0.01  # Celery kills it when whoever listens to the task's failure has been told
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +38,14 @@ def lose(
     unknown: Callable[[], None],
 ) -> None:
     """Ask the ledger to end the attempt of this process id. ``then`` is called with what the ledger says, ``unknown``
-    where it says nothing, both in another thread.
+    where it says nothing or the child does not go, both in another thread.
     """
 
     def ask() -> None:
-        _wait_until_gone(child)
+        if not _is_gone(child):
+            log.warning("fire %s: its child %s does not end, and may still run it", delivery.fire_id, child)
+            unknown()
+            return
         try:
             state = worker_process().ledger.lose(delivery, worker=worker, error=error, run_state=run_state)
         except Error as problem:
@@ -56,17 +60,18 @@ def lose(
     _threads().submit(ask).add_done_callback(_log_failure)
 
 
-def _wait_until_gone(child: int | None) -> None:
-    """A child that is being killed may still act: its fire is free when it is dead, or as good as dead."""
-    if child is None:
-        return
+def _is_gone(child: int | None) -> bool:
+    """Whether a child that is being killed has ended, or does so in time. Until then it may still act."""
+    if child is None or child == os.getpid():  # Celery's word for a message that was to have no child any more
+        return True
     deadline_s = time.monotonic() + GONE_WITHIN_S
     while time.monotonic() < deadline_s:
         try:
             os.kill(child, 0)
         except (ProcessLookupError, PermissionError):  # gone, or its number is another user's by now
-            return
+            return True
         time.sleep(LOOK_S)
+    return False
 
 
 @cache

@@ -54,6 +54,7 @@ class JobRequest(Request):
     _context: Any
     _is_fire = False
     _is_ending = False  # the ledger is asked first: the message is neither acknowledged nor rejected until then
+    _is_being_killed = False  # acknowledged when its child is gone, or has ended all the same
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -81,8 +82,23 @@ class JobRequest(Request):
             log.warning("fire %s: revoke() does not stop a fire; cancel it", self.id)
         return False
 
+    def terminate(self, pool: Any, signal: Any = None) -> None:
+        """``revoke(terminate=True)``: Celery acknowledges here already, and nobody would end the attempt."""
+        self._is_being_killed = self._is_fire
+        try:
+            super().terminate(pool, signal)
+        finally:
+            self._is_being_killed = False
+
+    def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
+        """At a cold shutdown. What the pool cannot end goes on: in a solo worker the error would be the task's."""
+        try:
+            super().cancel(pool, signal, emit_retry)
+        except NotImplementedError:
+            log.warning("%s goes on: this pool cannot end what runs", self)
+
     def acknowledge(self) -> None:
-        if not self._is_ending:
+        if not (self._is_ending or self._is_being_killed):
             super().acknowledge()
 
     def reject(self, requeue: bool = False) -> None:
@@ -106,11 +122,11 @@ class JobRequest(Request):
         return super().on_timeout(soft, timeout)
 
     def _lose(self, run_state: Ending, error: BaseException, *, child: Any) -> None:
-        """Have the ledger end the attempt, once: nobody else will."""
+        """Have the ledger end the attempt, once: nobody else will. A greenlet has no child: it is this process."""
         if not self._is_fire or self._is_ending or self.acknowledged:
             return
         try:
-            fire = fired(self.id, self._request_dict, pid=int(self.worker_pid or os.getpid()))
+            fire = fired(self.id, self._request_dict, pid=os.getpid() if child is None else child)
         except InvalidField:
             return  # no fire that anybody could hold
         if fire is None:

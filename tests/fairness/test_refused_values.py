@@ -113,7 +113,7 @@ def test_so_are_rows_that_are_written_together_and_the_limits_of_a_tenant():
 
 def test_what_django_itself_refuses_stays_as_it_is():
     with pytest.raises(FieldDoesNotExist):
-        Tenant.objects.update(**{"wieght": 2})
+        Tenant.objects.update(wieght=2)  # type: ignore[misc]
     Tenant.objects.create(slug="acme")
     with pytest.raises(IntegrityError, match="already exists"), transaction.atomic():
         Tenant.objects.filter(slug="acme").update(slug="default")

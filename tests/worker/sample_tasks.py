@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 
 from celery import shared_task
@@ -53,6 +54,11 @@ def plain(what: str) -> str:
 def fail(what: str) -> None:
     effect(what)
     raise ValueError(what)
+
+
+@job(name="tests.worker.leave")
+def leave() -> None:
+    sys.exit("enough")
 
 
 @job(name="tests.worker.hang_once")

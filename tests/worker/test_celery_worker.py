@@ -123,6 +123,12 @@ def test_a_worker_runs_each_fire_once_whatever_copies_of_it_come(start, send, ef
     assert effects() == ["paid"] * 5
     assert JobRun.objects.count() == 5
 
+    leaving = [make_fire(make_job("tests.worker.leave")) for _ in range(3)]  # more than can run at a time
+    for fire in leaving:
+        send(fire)
+    ids = [fire.id for fire in leaving]
+    eventually(lambda: Fire.objects.filter(id__in=ids, state="retry_wait").count() == 3)
+
     if pool in ("threads", "gevent"):  # prefork: below
         stopped = make_fire(make_job("tests.worker.stop_when_asked", args=["stopped"]))
         send(stopped)

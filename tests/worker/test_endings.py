@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from asyncio import CancelledError
 from datetime import timedelta
 
 import pytest
 from celery.exceptions import Retry as CeleryRetry
+from celery.exceptions import WorkerTerminate
 
 from scheduling import Cancel, InvalidField, LeaseLost, Retry, Snooze, current_job
 from scheduling.models import DeadLetter, Fire, JobClock, JobRun
-from scheduling.worker.errors import LONGEST_DELAY
+from scheduling.worker.errors import LONGEST_DELAY, TaskExited
 from scheduling.worker.refusals import refusals
 from tests.fires import NOON
 
@@ -170,6 +172,49 @@ class TestGivingUp:
         last = fire_of(task, policy={"max_attempts": 1})
         assert deliver(last).state == "FAILURE"
         assert Fire.objects.by_id(last.id).reason == "attempts_exhausted"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), SystemExit(), CancelledError()])
+class TestExit:
+    """``sys.exit()`` and the like, in whatever pool: Celery would end the thread or the child, and say nothing."""
+
+    def test_it_fails_the_attempt(self, define, deliver, fire_of, error):
+        told = deliver(fire_of(define(raising(error))))
+
+        row, run = Fire.objects.get(), JobRun.objects.get()
+        assert (told.state, row.state, row.reason, run.state) == ("RETRY", "retry_wait", "failed", "failed")
+        assert repr(error) in run.error
+        assert "in task" in run.traceback
+
+    def test_the_last_attempt_is_a_failure(self, define, deliver, fire_of, error):
+        told = deliver(fire_of(define(raising(error)), policy={"max_attempts": 1}))
+
+        assert death() == ("dead", "attempts_exhausted", "failed")
+        assert (told.state, type(told.value)) == ("FAILURE", TaskExited)
+
+    def test_behind_its_commit_it_does_not_count(self, define, deliver, fire_of, error):
+        def task():
+            with current_job().commit():
+                pass
+            raise error
+
+        assert deliver(fire_of(define(task))).state == "SUCCESS"
+        assert Fire.objects.get().state == "succeeded"
+
+
+class TestTheWorkersEnd:
+    """A child that is told to end raises SystemExit wherever it is: its parent says what becomes of the fire."""
+
+    def test_it_is_no_failure_of_the_task(self, define, deliver, fire_of, monkeypatch):
+        monkeypatch.setattr("scheduling.worker.attempt.terminate_handler_fired", lambda: True)
+        with pytest.raises(SystemExit):
+            deliver(fire_of(define(raising(SystemExit(-241)))))
+        assert Fire.objects.get().state == "running"
+
+    def test_nor_is_that_of_a_solo_worker(self, define, deliver, fire_of):
+        with pytest.raises(WorkerTerminate):
+            deliver(fire_of(define(raising(WorkerTerminate(1)))))
+        assert Fire.objects.get().state == "running"
 
 
 class TestOutOfMemory:

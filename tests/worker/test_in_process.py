@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import date
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_a_plain_task_is_acquired_just_before_it_runs_and_stays_claimed(define, 
     assert (acquired.states, seen) == (["claimed"], [1])
     assert Fire.objects.get().state == "claimed"
     assert not JobRun.objects.exists()
+
+
+def test_a_plain_task_that_exits_does_not_take_the_nodes_thread_with_it(define, fire_of, caplog):
+    acquired = Acquired()
+
+    run_fire(claimed(fire_of(define(lambda: sys.exit(1), base=Task))), acquired)
+
+    assert acquired.states == ["claimed"]
+    assert "its task exited" in caplog.text
 
 
 def test_a_task_that_is_not_registered_makes_the_fire_dead_with_that_reason():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -41,9 +43,10 @@ class Received:
             on_reject=lambda _log, _errors, requeue: self.told.append(("rejected", requeue)),
         )  # fmt: skip
 
-    def holds(self) -> None:
-        """Its child has acquired the fire."""
-        found = fired(self.request.id, self.request.request_dict, pid=self.request.worker_pid or os.getpid())
+    def holds(self, *, pid: int | None = None) -> None:
+        """Its child, or the process of this number, has acquired the fire."""
+        pid = pid or self.request.worker_pid or os.getpid()
+        found = fired(self.request.id, self.request.request_dict, pid=pid)
         assert found is not None
         holder, until = found.delivery.holder, "2090-01-01T00:00Z"
         Fire.objects.update(
@@ -62,6 +65,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Wait until the threads that ask the ledger have done so."""
     losses._threads.cache_clear()
     return lambda: losses._threads().shutdown(wait=True)
+
+
+@pytest.fixture
+def dead_child() -> Callable[[], int]:
+    """The number of a process that has ended."""
+
+    def ended() -> int:
+        child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+        child.wait()
+        return child.pid
+
+    return ended
 
 
 @pytest.fixture
@@ -147,28 +162,107 @@ def test_a_copy_that_runs_elsewhere_is_left_alone(receive, asked):
     assert received.told == [("rejected", False)]
 
 
-def test_a_child_that_was_given_anothers_delivery_does_not_run_what_that_one_began(receive, deliver, define, fire_of):
+def test_a_child_that_was_given_anothers_delivery_does_not_run_what_that_one_began(
+    deliver, define, fire_of, dead_child
+):
     """Celery's pool does so where it sees the first dead before it has read that the task was accepted."""
     ran: list[int] = []
     fire = fire_of(define(lambda: ran.append(1)))
     received = Received(app.tasks[fire.job.task], headers_of(fire))
-    received.request.on_accepted(os.getpid() + 1, 0.0)
+    received.request.on_accepted(dead_child(), 0.0)
     received.holds()
 
     told = deliver(fire, **{HOLDER: received.request.request_dict[HOLDER]})
     assert (told.state, str(told.value), ran) == ("IGNORED", "not run: running", [])
 
 
-def test_the_death_of_the_child_that_came_second_does_not_end_what_the_first_holds(receive, asked):
+def test_the_death_of_the_child_that_came_second_does_not_end_what_the_first_holds(receive, asked, dead_child):
     received = receive()
-    received.request.on_accepted(os.getpid() + 1, 0.0)
+    received.request.on_accepted(dead_child(), 0.0)
     received.holds()
-    received.request.on_accepted(os.getpid() + 2, 0.0)
+    received.request.on_accepted(dead_child(), 0.0)
 
     received.fails(WorkerLostError("signal 9"))
     asked()
 
     assert Fire.objects.get().state == "running"
+
+
+def test_a_greenlet_that_is_timed_out_has_lost_its_attempt_at_once(receive, asked):
+    """Celery calls the number of a greenlet its process id, which the ledger has never heard."""
+    received = receive()
+    received.request.on_accepted(id(received), 0.0)
+    received.holds(pid=os.getpid())
+
+    received.request.on_timeout(False, 2.0)
+    asked()
+
+    assert (Fire.objects.get().state, JobRun.objects.get().state) == ("retry_wait", "timed_out")
+    assert received.told == ["acknowledged"]
+
+
+def test_no_attempt_is_ended_while_its_child_lives(receive, asked, monkeypatch):
+    """Celery tells of a timeout before it kills: a receiver of its signals may take its time in between."""
+    monkeypatch.setattr(losses, "GONE_WITHIN_S", 0.1)
+    received = receive()
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        received.request.on_accepted(child.pid, 0.0)
+        received.holds()
+        received.fails(TimeLimitExceeded(2.0))
+        asked()
+
+    assert Fire.objects.get().state == "running", "its lease runs out: the child renews it no longer"
+    assert received.told == ["acknowledged"]
+
+
+class Pool:
+    """What a worker's pool is asked to end."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[int] = []
+        self._error = error
+
+    def terminate_job(self, pid: int, signal: Any = None) -> None:  # noqa: ARG002  (Celery's signature)
+        self.asked.append(pid)
+        if self._error is not None:
+            raise self._error
+
+
+def test_a_child_that_is_killed_by_remote_control_has_lost_its_attempt_at_once(receive, asked, dead_child):
+    """``revoke(terminate=True)``: Celery would acknowledge the message first."""
+    received, pool = receive(), Pool()
+    child = dead_child()
+    received.request.on_accepted(child, 0.0)
+    received.holds()
+    received.request.terminate(pool)
+    assert (pool.asked, received.told) == ([child], [])
+
+    received.fails(Terminated(15))
+    asked()
+
+    assert (Fire.objects.get().state, JobRun.objects.get().state) == ("retry_wait", "lost")
+    assert received.told == ["acknowledged"]
+
+
+def test_what_survives_a_remote_kill_is_acknowledged_when_it_has_ended(receive):
+    received = receive()
+    received.request.on_accepted(os.getpid(), 0.0)
+    received.request.terminate(Pool())
+
+    received.request.on_success((False, None, 0.1))
+
+    assert received.told == ["acknowledged"]
+
+
+def test_a_shutdown_in_haste_leaves_alone_what_the_pool_cannot_end(receive, caplog):
+    """In a solo worker the signal comes in the midst of the task, which would fail by this error."""
+    received = receive()
+    received.request.on_accepted(os.getpid(), 0.0)
+
+    received.request.cancel(Pool(NotImplementedError("no")), emit_retry=False)
+
+    assert "cannot end what runs" in caplog.text
+    assert received.told == []
 
 
 @pytest.mark.parametrize("error", [WorkerLostError("raised by the task"), TimeLimitExceeded(2.0)])
