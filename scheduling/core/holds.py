@@ -11,7 +11,7 @@ What comes due meanwhile is not late by it (``plan_jobs``). The next owner of th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
 
@@ -21,6 +21,8 @@ from scheduling.core.plans import JobPlan
 
 WRITE_S = 1.0
 AT_ONCE = 1000  # in one statement
+BACK = timedelta(seconds=1)  # a clock that goes back by less was only read anew
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 Key = tuple[int, int]  # tenant's id, shard
 
 
@@ -35,9 +37,13 @@ class Holds:
         self._ended: set[Key] = set()  # and still written
         self._ending: dict[frozenset[int], list[Key]] = {}  # once a claim is written, by what it looked at
         self._writing: Hold | None = None
+        self._job_now = LONG_AGO  # the latest that was seen
 
     def begin(self, full: Collection[int], shards: Collection[int], now: float, job_now: datetime) -> None:
         """A look at these shards leaves these tenants out."""
+        if job_now + BACK < self._job_now:
+            self._set_back(now, job_now)
+        self._job_now = job_now
         for tenant in full:
             known = self._by_tenant.setdefault(tenant, set())
             for shard in shards:
@@ -46,6 +52,12 @@ class Holds:
                     self.since[tenant, shard] = job_now
                     self._begun[tenant, shard] = now
                     self._ended.discard((tenant, shard))
+
+    def _set_back(self, now: float, job_now: datetime) -> None:
+        """The clock was: whoever is held since a time that is yet to come is held by now."""
+        for key in [key for key, at in self.since.items() if at > job_now]:
+            self.since[key] = job_now
+            self._begun.setdefault(key, now)
 
     def looked(self, effect: ReadDue, found: Due, left: Iterable[Key]) -> None:
         """A look has ended. What is ``left`` of what it found is not to be claimed yet."""
@@ -73,7 +85,9 @@ class Holds:
             self._by_tenant.setdefault(tenant, set()).add(shard)
             self.since[tenant, shard] = at
             self._begun.pop((tenant, shard), None)
+            self._ended.discard((tenant, shard))
             self._written.add((tenant, shard))
+            self._job_now = max(self._job_now, at)
 
     def next_at(self) -> float:
         """When there is something to write."""

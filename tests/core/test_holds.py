@@ -117,6 +117,39 @@ def test_what_another_owner_wrote_is_known_and_ended() -> None:
     assert written.ended == [(7, 1)]
 
 
+def test_a_clock_that_is_set_back_leaves_nobody_held_from_a_time_that_is_yet_to_come() -> None:
+    """What comes due until then would be late by the hold, and be called a misfire."""
+    holds = held()
+    holds.begin({7}, SHARDS, 5.0, NOON - 60 * SECOND)
+    assert holds.since == {(7, 1): NOON - 60 * SECOND, (7, 3): NOON - 60 * SECOND}
+    (written,) = holds.write(6.0, EPOCHS)
+    assert written.begun == holds.since
+
+
+def test_nor_does_the_next_owner_have_any_after_that() -> None:
+    holds = Holds()
+    holds.known({(7, 1): NOON})
+    holds.begin({7}, SHARDS, 5.0, NOON - 60 * SECOND)
+    assert holds.since[7, 1] == NOON - 60 * SECOND
+
+
+def test_a_clock_that_was_read_anew_changes_no_hold() -> None:
+    holds = held()
+    holds.begin({7}, SHARDS, 5.0, NOON - SECOND / 2)
+    assert holds.since[7, 1] == NOON
+    assert holds.write(9.0, EPOCHS) == []
+
+
+def test_what_is_read_of_another_owner_is_not_ended_by_what_was_not_written_before() -> None:
+    holds = Holds()
+    holds.begin({7}, SHARDS, 0.0, NOON)
+    (failed,) = holds.write(1.0, EPOCHS)
+    holds.drop(SHARDS)
+    holds.not_written(failed, 1.0)
+    holds.known({(7, 1): NOON})
+    assert holds.write(9.0, {1: 7}) == []
+
+
 def test_a_flood_is_held_and_no_misfire_and_the_hold_ends_with_it() -> None:
     """From the engine: left out, held, written; once all is claimed, over."""
     desk = FairDesk(slots=2)
