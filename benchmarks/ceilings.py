@@ -28,6 +28,7 @@ from benchmarks.fire_path import settings_in_force
 from benchmarks.harness import create_jobs, create_tenants, given_settings, installation, parser, selected_store
 from benchmarks.machine import commit_mode
 from benchmarks.meters import READ, cpu_of, listener, postmaster
+from scheduling.core.effects import ReadDue
 
 BATCH = 1000
 AHEAD = 4 * BATCH  # handed to the publisher and not yet confirmed
@@ -173,7 +174,7 @@ class Claims:
 
         self.fires = 0
         self._store, self._batch = store, batch
-        self._shards = range(scheduling_settings(settings).SHARDS)
+        self._shards = frozenset(range(scheduling_settings(settings).SHARDS))
         self._epochs, _ = store.take_over(self._shards, "bench-ceiling")
         self._seqs: Counter[int] = Counter()
         self._until = JobClock.objects.now()
@@ -189,7 +190,7 @@ class Claims:
     def _claim_a_batch(self) -> None:
         from scheduling.core.planning import plan_jobs
 
-        jobs = self._store.due(self._shards, until=self._until, limit=self._batch).jobs
+        jobs = self._store.due(ReadDue(self._shards, self._until, self._batch)).jobs
         if jobs:
             plans = plan_jobs(jobs, until=self._until, clock=self._clock, number=self._number, room=len(jobs))
             epochs = {job.work.shard: self._epochs[job.work.shard] for job in jobs}

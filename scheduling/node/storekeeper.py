@@ -166,8 +166,8 @@ class Storekeeper:
     def _read(self, order: ReadDue | ReadWaiting | CountPredecessors | ReadUnstarted | ReadHeld | LookAtRuns) -> Event:
         store, engine = self._store, self._engine
         match order:
-            case ReadDue(shards, until, limit, full, most):
-                due = store.due(shards, until=until, limit=limit, full=full, most=most)
+            case ReadDue():
+                due = store.due(order)
                 return lambda: engine.due_read(order, due)
             case ReadWaiting(shards, now, limit, full):
                 waiting = store.waiting(shards, now=now, limit=limit, full=full)

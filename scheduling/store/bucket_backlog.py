@@ -21,8 +21,9 @@ from operator import itemgetter
 
 from psycopg.rows import TupleRow
 
+from scheduling.core.effects import ReadDue
 from scheduling.store.arrays import integers
-from scheduling.store.buckets import LATER, Lows
+from scheduling.store.buckets import LATER, Lows, bucket_of
 from scheduling.store.connection import Connection
 from scheduling.store.entries import BUCKET, SHARD, TENANT, Kept, leaf_sql, owned
 from scheduling.store.set_aside import SetAside
@@ -45,29 +46,23 @@ class BucketBacklog:
         self._ends: dict[int, Place] = {}  # where the last look into a shard's midst ended
 
     def read(
-        self,
-        connection: Connection,
-        shards: Sequence[int],
-        *,
-        until: datetime,
-        high: int,
-        limit: int,
-        full: frozenset[int],
+        self, connection: Connection, shards: Sequence[int], look: ReadDue
     ) -> tuple[list[Kept], set[int], set[tuple[int, int]]]:
-        """About ``limit`` entries up to bucket ``high``, or one of each pair that was found; the shards of which all
-        pairs were; and who may have more of them, as (tenant, shard).
+        """Of these shards about as many entries as are asked for, or one of each pair that was found; the shards of
+        which all pairs were; and who may have more of them, as (tenant, shard).
         """
-        if not full:
+        high = bucket_of(look.until)
+        if not look.full:
             self._raise_lows(connection, shards)
         slots: Slots = list(self._lows.to_read(shards, high).items())
-        walk = _Walk(connection, slots, high, full)
+        walk = _Walk(connection, slots, high, look.full)
         ends = walk.upward(dict.fromkeys(shards, OLDEST))
-        if full:
+        if look.full:
             self._pass_by(walk, slots, high)
         midst = {shard: max(end, self._ends.get(shard, OLDEST)) for shard, end in ends.items()}
         self._ends = self._of_others(shards) | walk.upward(midst)
         walk.downward(ends)
-        entries, more = self._entries(connection, walk.found, until, limit)
+        entries, more = self._entries(connection, walk.found, look)
         return entries, set(shards).difference(ends), more
 
     def _raise_lows(self, connection: Connection, shards: Iterable[int]) -> None:
@@ -93,14 +88,14 @@ class BucketBacklog:
         return {shard: end for shard, end in self._ends.items() if shard not in shards}
 
     def _entries(
-        self, connection: Connection, found: Mapping[int, set[Pair]], until: datetime, limit: int
+        self, connection: Connection, found: Mapping[int, set[Pair]], look: ReadDue
     ) -> tuple[list[Kept], set[tuple[int, int]]]:
         pairs = sum(len(of_slot) for of_slot in found.values())
         entries: list[Kept] = []
         more: set[tuple[int, int]] = set()
         for slot, of_slot in found.items():
-            share = max(len(of_slot), limit * len(of_slot) // pairs)
-            rows, cut = self._heads(connection, slot, sorted(of_slot), until, share)
+            share = max(len(of_slot), look.limit * len(of_slot) // pairs)
+            rows, cut = self._heads(connection, slot, sorted(of_slot), look.until, share)
             entries += [(slot, row) for row in rows]
             more |= {(tenant, shard) for shard, _, tenant in cut}
         return entries, more

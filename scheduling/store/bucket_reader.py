@@ -8,12 +8,13 @@ calendar may change without the job; and one with large arguments, of which memo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
 from scheduling.core.due import Due, DueJob, ScheduledJob
+from scheduling.core.effects import ReadDue
 from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import uuids
 from scheduling.store.bucket_backlog import BucketBacklog
@@ -44,60 +45,37 @@ KEPT_ARGUMENTS = 4096  # characters: jobs with more are read each time
 class BucketReader:
     """One thread owns it."""
 
-    def __init__(self, lows: Lows) -> None:
-        self._lows = lows
-        self._aside = SetAside(lows)
-        self._backlog = BucketBacklog(lows, self._aside)
+    def __init__(self, lows: Lows, aside: SetAside) -> None:
+        self._lows, self._aside = lows, aside
+        self._backlog = BucketBacklog(lows, aside)
         self._flooded: list[int] = []  # the next in turn first
         self._jobs: dict[UUID, ScheduledJob] = {}
         self._orphans: dict[UUID, int] = {}
-        self._behind: dict[UUID, Kept] = {}  # of the last read: by job, what had been set aside
 
-    def read(
-        self,
-        connection: Connection,
-        shards: frozenset[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int],
-        most: Mapping[int, int],
-    ) -> Due:
-        """At most ``limit`` jobs whose entries' fire is not after ``until``; none of ``full`` tenants, and of others at
-        ``most`` so many.
+    def read(self, connection: Connection, look: ReadDue) -> tuple[Due, list[Kept]]:
+        """The jobs of as many entries as are asked for: no more of them are read. And of all entries that were found
+        those that had been set aside: with what of them does not go the next read is to begin.
         """
-        high = bucket_of(until)
-        found, seen, more = self._entries(connection, shards, until, high, limit, full)
-        behind, rest = self._aside.read(connection, shards, until=until, high=high, limit=limit, full=full, most=most)
+        found, seen, more = self._entries(connection, look)
+        behind, rest = self._aside.read(connection, look)
         if behind:
             known = {row[JOB] for _, row in found}
             found += [entry for entry in behind if entry[1][JOB] not in known]
-        fair = in_turns(found, limit, of=lambda entry: entry[1][TENANT], at=lambda entry: entry[1][FIRE_AT], most=most)
-        self._behind = {entry[1][JOB]: entry for entry in behind}
-        self.begin_with(self._behind.keys() - {row[JOB] for _, row in fair})
-        more |= rest | left_out(found, fair, of=lambda entry: (entry[1][TENANT], entry[1][SHARD]))
-        return Due(self._with_jobs(connection, fair), frozenset(seen), frozenset(more))
+        fair = in_turns(found, look.limit, of=_tenant, at=_fire_at, most=look.most)
+        more |= rest | left_out(found, fair, of=_tenant_and_shard)
+        jobs = self._with_jobs(connection, fair)
+        behind = [entry for entry in behind if entry[1][JOB] not in self._orphans]
+        return Due(jobs, frozenset(seen), frozenset(more)), behind
 
-    def begin_with(self, job_ids: Iterable[UUID]) -> None:
-        """The last read has found these, but they are too many for now: the next begins with them."""
-        self._aside.begin_with(self._behind[job_id] for job_id in job_ids if job_id in self._behind)
-
-    def _entries(
-        self,
-        connection: Connection,
-        shards: frozenset[int],
-        until: datetime,
-        high: int,
-        limit: int,
-        full: frozenset[int],
-    ) -> tuple[list[Kept], set[int], set[Pair]]:
+    def _entries(self, connection: Connection, look: ReadDue) -> tuple[list[Kept], set[int], set[Pair]]:
         """By shard while everything due fits into one read; else in turns of shards and by tenant."""
-        others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
-        flooded = [shard for shard in self._flooded if shard in shards]
-        plain = shards.difference(flooded)
-        rows = self._by_shard(connection, plain, until, high, limit)
+        high, limit = bucket_of(look.until), look.limit
+        others = [shard for shard in self._flooded if shard not in look.shards]  # they are looked at by themselves
+        flooded = [shard for shard in self._flooded if shard in look.shards]
+        plain = look.shards.difference(flooded)
+        rows = self._by_shard(connection, plain, look, high)
         if len(rows) < limit:
-            rows = self._consumed(plain, rows, high, full)
+            rows = self._consumed(plain, rows, high, look.full)
         else:
             rows, flooded, plain = [], [*flooded, *plain], frozenset()
         seen, more = set(plain), set[Pair]()
@@ -105,7 +83,7 @@ class BucketReader:
         at_once = SHARDS_IN_TURN
         while flooded and len(rows) < limit:
             turn, flooded = flooded[:at_once], flooded[at_once:]
-            heads, whole, cut = self._backlog.read(connection, turn, until=until, high=high, limit=limit, full=full)
+            heads, whole, cut = self._backlog.read(connection, turn, look)
             if len(heads) > limit // 2:
                 still += turn
             else:
@@ -129,15 +107,13 @@ class BucketReader:
         self._lows.consumed(shards, high, left)
         return kept
 
-    def _by_shard(
-        self, connection: Connection, shards: Collection[int], until: datetime, high: int, limit: int
-    ) -> list[Kept]:
+    def _by_shard(self, connection: Connection, shards: Collection[int], look: ReadDue, high: int) -> list[Kept]:
         found: list[Kept] = []
         for slot, lows in self._lows.to_read(shards, high).items():
-            values = owned(lows) | {"high": high, "until": until, "limit": limit - len(found)}
+            values = owned(lows) | {"high": high, "until": look.until, "limit": look.limit - len(found)}
             rows = connection.execute(leaf_sql(slot)["due_entries"], values, binary=True).fetchall()
             found += [(slot, row) for row in rows]
-            if len(found) >= limit:
+            if len(found) >= look.limit:
                 break
         return found
 
@@ -145,10 +121,6 @@ class BucketReader:
         """The jobs of entries that no job may stand behind, with their shards; each is told once."""
         orphans, self._orphans = self._orphans, {}
         return orphans
-
-    def forget_shards(self, shards: Collection[int]) -> None:
-        """They were another's: what was set aside there is found again."""
-        self._aside.forget(shards)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -184,6 +156,18 @@ class BucketReader:
         if (excess := len(self._jobs) - KEPT_JOBS) > 0:
             self.forget(list(islice(self._jobs, excess)))  # the first to come are the first to go
         return jobs
+
+
+def _tenant(entry: Kept) -> int:
+    return entry[1][TENANT]
+
+
+def _tenant_and_shard(entry: Kept) -> Pair:
+    return entry[1][TENANT], entry[1][SHARD]
+
+
+def _fire_at(entry: Kept) -> datetime:
+    return entry[1][FIRE_AT]
 
 
 def _jobs_sql() -> str:

@@ -17,7 +17,7 @@ Everything else is the indexed store's: a plan that is more than claimed fires (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,17 +30,18 @@ from psycopg.rows import TupleRow
 from scheduling.core.clock import EPOCH, MICROSECOND
 from scheduling.core.definition import Kind
 from scheduling.core.due import Due, DueJob, Superseded
-from scheduling.core.effects import Epochs
+from scheduling.core.effects import Epochs, ReadDue
 from scheduling.core.fire import Fire, State
 from scheduling.core.plans import JobPlan
-from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
+from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import booleans, instants, integers, uuids
 from scheduling.store.binary_rows import entry_rows, fire_rows
 from scheduling.store.bucket_reader import BucketReader
 from scheduling.store.buckets import LATER, Lows, bucket_of, horizon_from, idle_slots, leaf, slot_of_bucket
 from scheduling.store.connection import Connect, Connection
-from scheduling.store.entries import leaf_sql
+from scheduling.store.entries import JOB, leaf_sql
 from scheduling.store.postgres import PostgresStore, held_epochs
+from scheduling.store.set_aside import SetAside
 from scheduling.store.statements import statements
 from scheduling.store.values import claim_values
 
@@ -57,12 +58,13 @@ class BucketedStore(PostgresStore):
         super().__init__(connect, grace=grace)
         self._sql = statements("schedule", entries=statements("buckets")["entries"])
         self._lows = Lows()
-        self._entries = BucketReader(self._lows)
+        self._aside = SetAside(self._lows)
+        self._entries = BucketReader(self._lows, self._aside)
         self._until: datetime | None = None  # how far the last read looked: near enough to now to tell ring from later
 
     def take_over(self, shards: Collection[int], node: str) -> tuple[Epochs, list[Fire]]:
         self._lows.forget(shards)
-        self._entries.forget_shards(shards)
+        self._aside.forget(shards)
         return super().take_over(shards, node)
 
     def _take_up(self, connection: Connection, shards: Collection[int]) -> None:
@@ -70,24 +72,19 @@ class BucketedStore(PostgresStore):
 
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due(
-        self,
-        shards: Collection[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int] = frozenset(),
-        most: Mapping[int, int] = NO_BOUNDS,
-    ) -> Due:
-        self._until = until
+    def due(self, look: ReadDue) -> Due:
+        """Cut twice: before the jobs of entries are read, for there may be many, and large ones; and beside what is in
+        rows once they are, for an entry behind which no job stands is to take no row's place.
+        """
+        self._until = look.until
         with self._link() as connection:
-            entries = self._entries.read(connection, frozenset(shards), until=until, limit=limit, full=full, most=most)
-            of_rows = self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full, most=most)
+            entries, behind = self._entries.read(connection, look)
+            of_rows = self._due.read(connection, look)
             self._add_their_entries(connection, of_rows.jobs)
         found = [*entries.jobs, *of_rows.jobs]
-        fair = in_turns(found, limit, of=_tenant, at=_fire_at, most=most)
+        fair = in_turns(found, look.limit, of=_tenant, at=_fire_at, most=look.most)
         chosen = {due.work.job_id for due in fair}
-        self._entries.begin_with(due.work.job_id for due in entries.jobs if due.work.job_id not in chosen)
+        self._aside.begin_with(entry for entry in behind if entry[1][JOB] not in chosen)
         more = entries.more | of_rows.more | left_out(found, fair, of=_tenant_and_shard)
         return Due(fair, entries.seen & of_rows.seen, more)
 

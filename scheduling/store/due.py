@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from operator import itemgetter
 
 from psycopg.rows import TupleRow
 
 from scheduling.core.due import Due
-from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
+from scheduling.core.effects import ReadDue
+from scheduling.core.turns import in_turns, left_out
 from scheduling.store.arrays import integers
 from scheduling.store.connection import Connection
 from scheduling.store.rows import NEXT_FIRE_AT, SHARD, TENANT_ID, due_job_of
@@ -17,7 +17,6 @@ from scheduling.store.shares import read_in_shares
 
 SHARDS_IN_TURN = 8  # how many shards with a backlog are read together, while nothing is known of them
 PROBES = 2_000  # as many as take 10 to 20 ms: one for each tenant of each shard that is read together
-NOBODY: frozenset[int] = frozenset()
 
 
 class DueReader:
@@ -34,34 +33,24 @@ class DueReader:
         self._flooded: list[int] = []  # the next in turn first
         self._at_once = SHARDS_IN_TURN
 
-    def read(
-        self,
-        connection: Connection,
-        shards: frozenset[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int] = NOBODY,
-        most: Mapping[int, int] = NO_BOUNDS,
-    ) -> Due:
-        """At most ``limit`` jobs whose next fire is not after ``until``."""
-        others = [shard for shard in self._flooded if shard not in shards]  # they are looked at by themselves
-        flooded = [shard for shard in self._flooded if shard in shards]
-        if full:
-            flooded += self._crowded(connection, shards.difference(flooded), until, full)
-        plain = shards.difference(flooded)
-        rows = self._by_shard(connection, plain, until, limit)
-        if len(rows) >= limit:
-            rows, flooded, plain = [], [*flooded, *plain], NOBODY
-        rows = [row for row in rows if row[TENANT_ID] not in full]  # that came due a moment ago
+    def read(self, connection: Connection, look: ReadDue) -> Due:
+        others = [shard for shard in self._flooded if shard not in look.shards]  # they are looked at by themselves
+        flooded = [shard for shard in self._flooded if shard in look.shards]
+        if look.full:
+            flooded += self._crowded(connection, look.shards.difference(flooded), look)
+        plain = look.shards.difference(flooded)
+        rows = self._by_shard(connection, plain, look)
+        if len(rows) >= look.limit:
+            rows, flooded, plain = [], [*flooded, *plain], frozenset()
+        rows = [row for row in rows if row[TENANT_ID] not in look.full]  # that came due a moment ago
         seen, more = set(plain), set[tuple[int, int]]()
         still: list[int] = []
         widening = 1
-        while flooded and len(rows) < limit and not self._is_enough(still):
+        while flooded and len(rows) < look.limit and not self._is_enough(still):
             at_once = self._at_once * widening
             turn, flooded = flooded[:at_once], flooded[at_once:]
-            heads, cut = self._by_tenant(connection, turn, until, limit, full, most)
-            if cut or len(heads) > limit // 2:
+            heads, cut = self._by_tenant(connection, turn, look)
+            if cut or len(heads) > look.limit // 2:
                 still += turn
             else:
                 widening *= 2  # there is not so much
@@ -69,7 +58,7 @@ class DueReader:
             seen.update(turn)
             more |= cut
         self._flooded = [*others, *flooded, *still]
-        fair = in_turns(rows, limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT), most=most)
+        fair = in_turns(rows, look.limit, of=itemgetter(TENANT_ID), at=itemgetter(NEXT_FIRE_AT), most=look.most)
         more |= left_out(rows, fair, of=itemgetter(TENANT_ID, SHARD))
         return Due([due_job_of(row) for row in fair], frozenset(seen), frozenset(more))
 
@@ -79,26 +68,18 @@ class DueReader:
         """
         return len(still) >= max(SHARDS_IN_TURN, 2 * self._at_once)
 
-    def _crowded(
-        self, connection: Connection, shards: Collection[int], until: datetime, full: Collection[int]
-    ) -> list[int]:
-        values = {"shards": sorted(shards), "until": until, "full": integers(full)}
+    def _crowded(self, connection: Connection, shards: Collection[int], look: ReadDue) -> list[int]:
+        values = {"shards": sorted(shards), "until": look.until, "full": integers(look.full)}
         return [shard for (shard,) in connection.execute(self._sql["crowded"], values).fetchall()]
 
-    def _by_shard(self, connection: Connection, shards: Collection[int], until: datetime, limit: int) -> list[TupleRow]:
+    def _by_shard(self, connection: Connection, shards: Collection[int], look: ReadDue) -> list[TupleRow]:
         if not shards:
             return []
-        values = {"shards": sorted(shards), "until": until, "limit": limit}
+        values = {"shards": sorted(shards), "until": look.until, "limit": look.limit}
         return connection.execute(self._sql["due"], values).fetchall()
 
     def _by_tenant(
-        self,
-        connection: Connection,
-        shards: Sequence[int],
-        until: datetime,
-        limit: int,
-        full: Collection[int],
-        most: Mapping[int, int],
+        self, connection: Connection, shards: Sequence[int], look: ReadDue
     ) -> tuple[list[TupleRow], set[tuple[int, int]]]:
         """And of whom there may be more, as (tenant, shard)."""
 
@@ -106,18 +87,18 @@ class DueReader:
             values = {
                 "shards": [shard for _, shard in pairs],
                 "tenants": [tenant for tenant, _ in pairs],
-                "until": until,
+                "until": look.until,
                 "share": share,
             }
             return connection.execute(self._sql["due_of_tenants"], values).fetchall()
 
-        values = {"shards": shards, "until": until, "full": integers(full)}
+        values = {"shards": shards, "until": look.until, "full": integers(look.full)}
         found = connection.execute(self._sql["tenants_due"], values).fetchall()
         for *_, present in found[:1]:
             self._at_once = max(1, PROBES * len(shards) // present)
         tenants = {tenant for tenant, *_ in found}
-        limit = min(limit, sum(most.get(tenant, limit) for tenant in tenants))
-        heads = in_turns(found, limit, of=itemgetter(0), at=itemgetter(2), most=most)
+        limit = min(look.limit, sum(look.most.get(tenant, look.limit) for tenant in tenants))
+        heads = in_turns(found, limit, of=itemgetter(0), at=itemgetter(2), most=look.most)
         pairs = [(tenant, shard) for tenant, shard, *_ in heads]
         rows, more = read_in_shares(read, pairs, limit, group_of=itemgetter(TENANT_ID, SHARD))
         return rows, more | {(tenant, shard) for tenant, shard, *_ in found}.difference(pairs)

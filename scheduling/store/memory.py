@@ -16,14 +16,14 @@ from uuid import UUID
 
 from scheduling.core.clock import Clock
 from scheduling.core.due import Due
-from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.effects import Epochs, ReadDue, Settlement
 from scheduling.core.errors import StaleEpoch
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import ERROR, LostRun, after_lost_lease
 from scheduling.core.overlap import NEWER_IS_DUE, Predecessors
 from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.core.runs import Held, RunSeen
-from scheduling.core.turns import NO_BOUNDS, in_turns, left_out
+from scheduling.core.turns import in_turns, left_out
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.store import memory_in_flight, memory_overlap, memory_unstarted
@@ -91,25 +91,19 @@ class MemoryStore:
 
     # -- claim ------------------------------------------------------------------------------------------------------
 
-    def due(
-        self,
-        shards: Collection[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int] = frozenset(),
-        most: Mapping[int, int] = NO_BOUNDS,
-    ) -> Due:
+    def due(self, look: ReadDue) -> Due:
         with self._lock:
             found = [
                 (job.next_fire_at, job)
                 for job in self.rows.jobs.values()
-                if job.work.shard in shards and job.next_fire_at is not None and job.next_fire_at <= until
-                if job.work.tenant_id not in full
+                if job.work.shard in look.shards and job.next_fire_at is not None and job.next_fire_at <= look.until
+                if job.work.tenant_id not in look.full
             ]
-            fair = in_turns(found, limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0], most=most)
+            fair = in_turns(
+                found, look.limit, of=lambda row: row[1].work.tenant_id, at=lambda row: row[0], most=look.most
+            )
             more = left_out(found, fair, of=lambda row: (row[1].work.tenant_id, row[1].work.shard))
-            return Due([job.due() for _, job in fair], frozenset(shards), frozenset(more))
+            return Due([job.due() for _, job in fair], look.shards, frozenset(more))
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         with self._lock:

@@ -18,7 +18,7 @@ from uuid import UUID
 import psycopg
 
 from scheduling.core.clock import Clock
-from scheduling.core.effects import Settlement
+from scheduling.core.effects import ReadDue, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.judging import judge_fires, judge_overlaps
 from scheduling.core.lines import Pull
@@ -234,7 +234,7 @@ class PollingStore:
 
     def _claim(self, connection: Connection, clock: Clock, limit: int) -> list[Fire]:
         now = clock.now()
-        due = self._due.read(connection, self.shards, until=now, limit=limit).jobs
+        due = self._due.read(connection, ReadDue(self.shards, now, limit)).jobs
         if not due:
             return []
         plans = plan_jobs(due, until=now, clock=clock, number=lambda _: (0, 0), room=limit)

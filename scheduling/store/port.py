@@ -8,14 +8,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from scheduling.core.due import Due
-from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.effects import Epochs, ReadDue, Settlement
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.plans import JobPlan
 from scheduling.core.runs import Held, RunSeen
-from scheduling.core.turns import NO_BOUNDS
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 
@@ -34,17 +33,9 @@ class ScheduleStore(Protocol):
         waited for its turn with the last owner is due now.
         """
 
-    def due(
-        self,
-        shards: Collection[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int] = frozenset(),
-        most: Mapping[int, int] = NO_BOUNDS,
-    ) -> Due:
-        """At most ``limit`` jobs whose next fire is not after ``until``; in fair turns of tenants, but for the ``full``
-        ones, of whom nothing is read, however much is due; of others at ``most`` so many.
+    def due(self, look: ReadDue) -> Due:
+        """Of the jobs that are due as many as it asks for, in fair turns of tenants. Of its ``full`` ones nothing is
+        read, however much is due.
         """
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:

@@ -19,13 +19,12 @@ from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from scheduling.core.due import Due
-from scheduling.core.effects import Epochs, Settlement
+from scheduling.core.effects import Epochs, ReadDue, Settlement
 from scheduling.core.fire import Fire, State
 from scheduling.core.lost_lease import LostRun
 from scheduling.core.overlap import Predecessors
 from scheduling.core.plans import JobPlan
 from scheduling.core.runs import HELD_BACK, Held, RunSeen
-from scheduling.core.turns import NO_BOUNDS
 from scheduling.core.unstarted import Unstarted
 from scheduling.core.waiting import Waiting
 from scheduling.store import partitions
@@ -99,17 +98,9 @@ class PostgresStore:
 
     # -- claim --------------------------------------------------------------------------------------------------
 
-    def due(
-        self,
-        shards: Collection[int],
-        *,
-        until: datetime,
-        limit: int,
-        full: frozenset[int] = frozenset(),
-        most: Mapping[int, int] = NO_BOUNDS,
-    ) -> Due:
+    def due(self, look: ReadDue) -> Due:
         with self._link() as connection:
-            return self._due.read(connection, frozenset(shards), until=until, limit=limit, full=full, most=most)
+            return self._due.read(connection, look)
 
     def claim(self, epochs: Epochs, plans: Sequence[JobPlan]) -> dict[UUID, int]:
         with self._link() as connection:

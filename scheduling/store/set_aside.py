@@ -13,12 +13,12 @@ One pass after the other, so that an entry which nobody may claim for now stands
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
+from scheduling.core.effects import ReadDue
 from scheduling.store.arrays import integers
-from scheduling.store.buckets import Lows
+from scheduling.store.buckets import Lows, bucket_of
 from scheduling.store.connection import Connection
 from scheduling.store.entries import BUCKET, SHARD, SLOT, TENANT, Kept
 from scheduling.store.statements import statements
@@ -55,25 +55,15 @@ class SetAside:
         if known is None or bucket < known.low:
             self._pairs[tenant, shard] = _Pass(bucket, bucket)
 
-    def read(
-        self,
-        connection: Connection,
-        shards: Collection[int],
-        *,
-        until: datetime,
-        high: int,
-        limit: int,
-        full: Collection[int],
-        most: Mapping[int, int],
-    ) -> tuple[list[Kept], set[Pair]]:
-        """About ``limit`` entries of those that are not full, or as many as they may have at ``most``; and who may have
-        more of them.
-        """
-        free = [pair for pair in self._pairs if pair[1] in shards and pair[0] not in full]
+    def read(self, connection: Connection, look: ReadDue) -> tuple[list[Kept], set[Pair]]:
+        """About as many entries as are asked for, of those that are not full; and who may have more of them."""
+        free = [pair for pair in self._pairs if pair[1] in look.shards and pair[0] not in look.full]
         if not free:
             return [], set()
         now = free[:PAIRS]
-        share = 1 + min(limit, sum(most.get(tenant, limit) for tenant in {tenant for tenant, _ in now})) // len(now)
+        wanted = sum(look.most.get(tenant, look.limit) for tenant in {tenant for tenant, _ in now})
+        share = 1 + min(look.limit, wanted) // len(now)
+        high = bucket_of(look.until)
         span = max(LEAST, min(MOST, PROBES // len(now)))
         ends = {pair: min(self._pairs[pair].at + span - 1, self._end(pair[1], high)) for pair in now}
         values = {
@@ -81,7 +71,7 @@ class SetAside:
             "shards": integers(shard for _, shard in now),
             "lows": integers(self._pairs[pair].at for pair in now),
             "highs": integers(ends[pair] for pair in now),
-            "until": until,
+            "until": look.until,
             "share": share,
         }
         rows = connection.execute(statements("buckets")["due_entries_behind"], values, binary=True).fetchall()

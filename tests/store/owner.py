@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.core.planning import plan_jobs
 from scheduling.core.plans import JobPlan
@@ -67,7 +68,7 @@ class Owner:
         self.at(now)
         until = now + timedelta(seconds=ahead_s)
         looks = [  # by halves, as a node does, which plans the one while the other is claimed
-            (store, store.due(half, until=until, limit=limit).jobs)
+            (store, store.due(ReadDue(half, until, limit)).jobs)
             for store, mine in self._each()
             for half in (frozenset(mine[::2]), frozenset(mine[1::2]))
         ]

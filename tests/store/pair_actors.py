@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from scheduling.core.effects import Settlement
+from scheduling.core.effects import ReadDue, Settlement
 from scheduling.core.fire import State
 from scheduling.models import DeadLetter, Fire, Job, JobRun
 from scheduling.services.backfill import backfill
@@ -133,7 +133,7 @@ def hold(world: World, seat: Seat) -> Any:
 def look(world: World, seat: Seat) -> Any:
     store = world.store(seat)
     for full in (NOBODY, frozenset([TENANT])):
-        store.due([SHARD], until=NOON, limit=10, full=full)
+        store.due(ReadDue(frozenset({SHARD}), NOON, 10, full))
         store.waiting([SHARD], now=NOON, limit=10, full=full)
     store.predecessors(world.held)
     store.held([SHARD])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.fire import UNFINISHED
 from scheduling.core.planning import plan_jobs
 from scheduling.models import Fire
@@ -130,7 +131,7 @@ def left_at_rest(world: World, stage: Stage) -> list[str]:
 def look(store: PostgresStore, epoch: int) -> None:
     """Everything that an owner does, once."""
     epochs, seq = {SHARD: epoch}, count(1000)
-    due = store.due([SHARD], until=NOON, limit=100).jobs
+    due = store.due(ReadDue(frozenset({SHARD}), NOON, 100)).jobs
     store.claim(epochs, plan_jobs(due, until=NOON, clock=CLOCK, number=lambda _: (epoch, next(seq)), room=100))
     store.reap(epochs, now=NOON)
     waiting = store.waiting([SHARD], now=NOON, limit=100).fires

@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from django.db import connection
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.fire import Fire as HeldFire
 from scheduling.core.plans import JobPlan
 from scheduling.models import Fire, Job, JobClock, Shard
@@ -137,7 +138,7 @@ def _seen(kind: Kind, store: PostgresStore) -> World:
     run = fires.get(job=job_id(1), scheduled_for=at(-8))
     claimed = list(fires.filter(state="claimed")) or list(fires.filter(job=job_id(1), scheduled_for__gte=at(-5)))
     world = World(kind, run=_acquired(run), sent=next(fire for fire in claimed if fire.job_id == job_id(1)))
-    due = store.due([SHARD], until=NOON, limit=10).jobs
+    due = store.due(ReadDue(frozenset({SHARD}), NOON, 10)).jobs
     world.plans.extend(plans(list(due), epoch=1, first=20))
     world.waiting.extend(store.waiting([SHARD], now=NOON, limit=10).fires)
     for seq, fire in enumerate(world.waiting, start=10):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduling.core.due import DueJob
+from scheduling.core.effects import ReadDue
 from scheduling.core.fire import Fire
 from scheduling.testing.clock import NOON
 from tests.claims import SECOND
@@ -15,7 +16,7 @@ def owned(world: Backend, *shards: int) -> dict[int, int]:
 
 
 def due(world: Backend, *, until_s: float = 0.0, limit: int = 100, shards: tuple[int, ...] = (1,)) -> list[DueJob]:
-    return list(world.store.due(shards, until=NOON + SECOND * until_s, limit=limit).jobs)
+    return list(world.store.due(ReadDue(frozenset(shards), NOON + SECOND * until_s, limit)).jobs)
 
 
 def claimed(world: Backend, epochs: dict[int, int], *, until_s: float = 0.0) -> list[Fire]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.plans import JobPlan
 from scheduling.store import bucket_backlog
 from scheduling.testing.clock import NOON
@@ -23,7 +24,7 @@ def world(request: pytest.FixtureRequest, committed_db: None) -> Iterator[Postgr
 
 def claim(world: PostgresBackend, shards: range, *, until_s: float, limit: int) -> list[JobPlan]:
     """What one claim takes of these shards."""
-    due = world.store.due(shards, until=NOON + SECOND * until_s, limit=limit).jobs
+    due = world.store.due(ReadDue(frozenset(shards), NOON + SECOND * until_s, limit)).jobs
     planned = plans(list(due), epoch=1, until_s=until_s)
     world.store.claim(dict.fromkeys(shards, 1), planned)
     return planned

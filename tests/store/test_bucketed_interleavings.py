@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.errors import StaleEpoch
 from scheduling.models import Entry, Fire, Job
 from scheduling.services.pause import pause
@@ -199,10 +200,9 @@ def test_a_take_over_waits_for_an_open_claim_and_recovers_what_it_claimed(
         until_someone_waits(2)
     _, recovered = taking.result()
     assert [(fire.scheduled_for, fire.fence) for fire in recovered] == [(IN_FLIGHT, 2)]
-    assert new.due(SHARDS, until=IN_FLIGHT, limit=10).jobs == []
-    assert [due.next_scheduled_for for due in new.due(SHARDS, until=IN_FLIGHT + MINUTE, limit=10).jobs] == [
-        IN_FLIGHT + MINUTE
-    ]
+    assert new.due(ReadDue(frozenset(SHARDS), IN_FLIGHT, 10)).jobs == []
+    (due,) = new.due(ReadDue(frozenset(SHARDS), IN_FLIGHT + MINUTE, 10)).jobs
+    assert due.next_scheduled_for == IN_FLIGHT + MINUTE
     new.close()
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from scheduling.core.effects import ReadDue
 from scheduling.store import due
 from scheduling.testing.clock import NOON
 from tests.store.backends import SHARDS, BucketedBackend, PostgresBackend, plans
 from tests.store.steps import owned
 
 COUNT, LIMIT = 40, 4
+ALL = frozenset(range(SHARDS))
 
 
 @pytest.fixture
@@ -23,9 +25,9 @@ def world(committed_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postg
     backend.close()
 
 
-def taken(world: PostgresBackend, **bounds: Any) -> list[int]:
+def taken(world: PostgresBackend, *, limit: int = LIMIT, **bounds: Any) -> list[int]:
     """What one look takes of all shards, and claims."""
-    found = world.store.due(range(SHARDS), until=NOON, **({"limit": LIMIT} | bounds))
+    found = world.store.due(ReadDue(ALL, NOON, limit, **bounds))
     planned = plans(list(found.jobs), epoch=1)
     world.store.claim(dict.fromkeys(range(SHARDS), 1), planned)
     return sorted(plan.due.work.job_id.int for plan in planned)
@@ -65,7 +67,7 @@ def test_beside_many_tenants_few_shards_are_walked_also_where_none_may_have_more
         world.add(number, number - COUNT, shard=number % SHARDS, tenant=number % 8 // 4)
     owned(world, *range(SHARDS))
     most = {1000: 1, 1001: 1}
-    looks = [world.store.due(range(SHARDS), until=NOON, limit=COUNT, most=most).seen for _ in range(4)]
+    looks = [world.store.due(ReadDue(ALL, NOON, COUNT, most=most)).seen for _ in range(4)]
     assert looks == [{0, 1}, {2, 3}] * 2
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
+from scheduling.core.effects import ReadDue
 from scheduling.core.fire import CatchUp
 from scheduling.core.jitter import jittered
 from scheduling.models import Entry, Fire, Job
@@ -271,7 +272,7 @@ def test_a_finished_job_goes_on_when_it_may_run_more_often(owner: Owner) -> None
 
 def test_what_a_pause_takes_does_not_end_a_job(owner: Owner) -> None:
     job = owner.keeps(daily("* * * * *", max_runs=1))
-    plans = owner.store.due(range(64), until=at("08:01"), limit=1).jobs
+    plans = owner.store.due(ReadDue(frozenset(range(64)), at("08:01"), 1)).jobs
     assert plans[0].job.paused_until is None
     Job.objects.update(paused_at=at("08:00"))
     owner.look(at("08:01"))

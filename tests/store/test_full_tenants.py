@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from scheduling.core.due import Due
+from scheduling.core.effects import ReadDue
 from scheduling.core.runs import HELD_BACK
 from scheduling.models import Entry, Job, JobClock
 from scheduling.store import bucketed
@@ -30,7 +31,7 @@ def tenant(world: Backend, number: int) -> int:
 
 def look(world: Backend, *, limit: int = 100, full: tuple[int, ...] = (FULL,), shard: int = 1) -> Due:
     numbers = frozenset(tenant(world, number) for number in full)
-    return world.store.due([shard], until=NOON, limit=limit, full=numbers)
+    return world.store.due(ReadDue(frozenset({shard}), NOON, limit, numbers))
 
 
 def jobs(due: Due) -> list[int]:
@@ -97,7 +98,7 @@ def test_of_one_that_has_nearly_enough_the_earliest_are_read_and_no_more_than_th
     owned(world)
     most = {tenant(world, FULL): 3}
     for limit in (100, 6):
-        found = world.store.due([1], until=NOON, limit=limit, most=most)
+        found = world.store.due(ReadDue(frozenset({1}), NOON, limit, most=most))
         assert [number for number in jobs(found) if number >= 100] == [100, 101, 102]
         assert FULL in more(world, found)
 

@@ -13,6 +13,7 @@ import pytest
 from django.db import connection
 
 from scheduling.core.due import ScheduledJob
+from scheduling.core.effects import ReadDue
 from scheduling.models import Entry
 from scheduling.store import bucket_backlog, set_aside
 from scheduling.store.bucketed import BucketedStore
@@ -61,7 +62,7 @@ class Story:
     def read(self) -> int:
         """And claim what was found, or leave some of it."""
         most = {tenant: self.dice.randint(1, 3) for tenant in TENANTS if self.dice.random() < 0.5}
-        found = self.store.due(SHARDS, until=self.now, limit=LIMIT, full=self.full, most=most)
+        found = self.store.due(ReadDue(frozenset(SHARDS), self.now, LIMIT, self.full, most))
         tenants = {due.work.tenant_id for due in found.jobs}
         assert not tenants & self.full
         assert all(due.next_fire_at is not None and due.next_fire_at <= self.now for due in found.jobs)
