@@ -8,9 +8,10 @@ ahead, and are brought back about as many at a time as may go.
                                              and as a new day's budget begins
     brought back, and refused all the same   parked for a moment: it stays in front, and nobody comes back meanwhile
 
-So each fire is written a few times, however many wait. A line ends when there is nobody to be brought back. One that
-another poller began, and did not live to end, is found by looking for it once in a while; and should all of that fail,
-an hour passes. Pure: times are monotonic seconds.
+So each fire is written a few times, however many wait. Who is held by a limit of his lane or his task is in that line
+alone: in the one of his whole tenant he would be first time and again, and in the way of those who may go. A line ends
+when there is nobody to be brought back. One that another poller began, and did not live to end, is found by looking for
+it once in a while; and should all of that fail, an hour passes. Pure: times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ FAR_S = 3600.0
 SOON_S = 0.05  # polls are not denser
 PROBE_S = 1.0  # how often places of a cap are tried that nobody was seen to leave
 MOST = 100  # brought back at once
+WALK, FARTHEST = 100, 800  # of each shard's waiting fires are looked at, and at most where all of these are others'
 
 LineKey = tuple[str, BoundKey]  # why they wait, and for what
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """So many of the longest parked are to come back."""
+    """So many of the longest parked are to come back, of those that wait in no narrower line: of none of the lanes and
+    tasks that are ``apart``. ``walk``: so many others may be looked at.
+    """
 
     reason: str
     key: BoundKey
     count: int
+    apart: frozenset[tuple[str, str]] = frozenset()
+    walk: int = WALK
 
 
 @dataclass(slots=True)
@@ -49,6 +55,7 @@ class _Line:
     step: int = 1  # how many are tried where nothing says how many may go
     freed: int = 0  # places that were left since
     refused: int = 0  # of those who had come back, since
+    walk: int = WALK
 
 
 class Lines:
@@ -59,11 +66,8 @@ class Lines:
 
     def ahead_of(self, request: Request) -> LineKey | None:
         """The line that a newcomer with this request goes behind; None: he may ask."""
-        for key, _ in keys_of(request):
-            line = self._lines.get(key)
-            if line is not None and line.is_certain:
-                return key
-        return None
+        certain = [key for key, _ in keys_of(request) if (line := self._lines.get(key)) is not None and line.is_certain]
+        return max(certain, key=_narrowness, default=None)
 
     def refused(self, request: Request, refusal: Refusal, now: float, *, is_new: bool) -> float:
         """For how many real seconds it is parked."""
@@ -110,9 +114,19 @@ class Lines:
             else:
                 count = line.freed or line.step
             if count > 0:
-                yield Pull(reason, key, min(MOST, count))
+                yield Pull(reason, key, min(MOST, count), self._apart(reason, key), line.walk)
             else:
                 line.next_at = now + self._pause_s(reason, line)
+
+    def _apart(self, reason: str, key: BoundKey) -> frozenset[tuple[str, str]]:
+        """Lanes and tasks of narrower lines, whose fires this one may have as well."""
+        width = _narrowness((reason, key))
+        narrower = [
+            other
+            for (why, other), line in self._lines.items()
+            if why == reason and other[0] == key[0] and line.is_certain and _narrowness((why, other)) > width
+        ]
+        return frozenset((lane, task) for _, lane, task in narrower)
 
     def pulled(self, pull: Pull, found: int, now: float, *, is_more: bool = False) -> None:
         """So many were there. ``is_more``: there may be others whom nobody has looked at."""
@@ -120,6 +134,10 @@ class Lines:
         if found < pull.count and not is_more:
             del self._lines[pull.reason, pull.key]
             return
+        if found == 0:
+            line.walk = min(2 * pull.walk, FARTHEST)  # those that were looked at wait for something else
+        elif not is_more:
+            line.walk = WALK
         line.is_certain = line.is_certain or line.step == 1
         if not line.freed:
             line.step = min(MOST, line.step * 2)
@@ -143,6 +161,12 @@ class Lines:
 
     def _line(self, key: LineKey, bound: Bound, now: float) -> _Line:
         return self._lines.setdefault(key, _Line(bound, now, now, is_certain=False))
+
+
+def _narrowness(key: LineKey) -> tuple[bool, bool, bool]:
+    """Each fire is in one line for each reason, the narrowest. Of what a budget holds nothing goes today."""
+    reason, (_, lane, task) = key
+    return reason == BUDGET, bool(task), bool(lane)
 
 
 def _accrued(line: _Line, rate_per_s: float, now: float) -> int:

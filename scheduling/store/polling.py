@@ -165,7 +165,9 @@ class PollingStore:
         """
         tenant, lane, task = pull.key
         values: dict[str, Any] = {"tenant": tenant, "lane": lane, "task": task, "reason": pull.reason}
-        values |= {"count": pull.count, "walk": pull.count + WALK, "now": now, "shards": integers(sorted(self.shards))}
+        values |= {"count": pull.count, "walk": pull.count + pull.walk, "now": now}
+        lanes, tasks = zip(*sorted(pull.apart), strict=True) if pull.apart else ((), ())
+        values |= {"lanes": list(lanes), "tasks": list(tasks), "shards": integers(sorted(self.shards))}
         with self._link() as connection:
             found = connection.execute(self._polling_sql["bring_back"], values).fetchone()
         assert found is not None

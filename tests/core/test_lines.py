@@ -6,7 +6,7 @@ import pytest
 
 from fairness.core.admission import BUDGET, CAP, RATE, Refusal, Request
 from fairness.core.terms import Bound
-from scheduling.core.lines import FAR_S, MOST, PROBE_S, SOON_S, Lines, Pull
+from scheduling.core.lines import FAR_S, FARTHEST, MOST, PROBE_S, SOON_S, WALK, Lines, Pull
 
 KEY = (7, "", "")
 TASK = (7, "", "t")
@@ -144,3 +144,66 @@ def test_when_a_limit_has_changed_those_who_wait_ask_anew() -> None:
     refuse(lines, Request("m", 7, "bulk", "t", [], daily_fires=5), BUDGET, after_s=5000.0)
     lines.look_for([((BUDGET, KEY), Bound())], 10.0, step=MOST)
     assert list(lines.pulls(10.0)) == [Pull(BUDGET, KEY, MOST)]
+
+
+def narrow(lane: str = "", task: str = "") -> Request:
+    """A fire that a part's rate holds beside that of its tenant."""
+    bounds = [(KEY, Bound(rate_per_s=10.0)), ((7, lane, task), Bound(rate_per_s=1.0))]
+    return Request("m", 7, "bulk", "t", bounds)
+
+
+def refused_by(lines: Lines, request: Request, *parts: tuple[str, str], reason: str = RATE) -> None:
+    for lane, task in parts:
+        lines.refused(request, Refusal(reason, (7, lane, task), 0.1), 0.0, is_new=True)
+
+
+def test_whom_a_limit_of_a_part_holds_is_in_its_line_alone() -> None:
+    """In that of the whole tenant it would be first, time and again, and in the way of those who may go."""
+    lines = Lines()
+    request = narrow(task="t")
+    refused_by(lines, request, ("", ""), ("", "t"))
+    assert lines.ahead_of(request) == (RATE, TASK)
+    assert {pull.key: pull.apart for pull in lines.pulls(0.1)} == {KEY: {("", "t")}, TASK: frozenset()}
+
+
+def test_of_lines_that_cross_one_has_who_is_in_both() -> None:
+    lines = Lines()
+    refused_by(lines, narrow(), ("", ""), ("bulk", ""), ("", "t"), ("bulk", "t"))
+    assert {pull.key[1:]: pull.apart for pull in lines.pulls(0.1)} == {
+        ("", ""): {("bulk", ""), ("", "t"), ("bulk", "t")},
+        ("bulk", ""): {("", "t"), ("bulk", "t")},
+        ("", "t"): {("bulk", "t")},
+        ("bulk", "t"): frozenset(),
+    }
+
+
+def test_lines_of_others_and_for_other_reasons_are_nothing_to_it() -> None:
+    lines = Lines()
+    refused_by(lines, narrow(), ("", ""))
+    refused_by(lines, narrow(), ("", "t"), reason=CAP)
+    lines.refused(rate(), Refusal(RATE, (8, "", "t"), 9.0), 0.0, is_new=True)
+    lines.look_for([((RATE, TASK), Bound(rate_per_s=1.0))], 9.0)
+    (pull,) = (pull for pull in lines.pulls(0.1) if pull.reason == RATE and pull.key == KEY)
+    assert pull.apart == frozenset()
+
+
+def test_of_what_a_budget_holds_nothing_goes_today_whatever_line_it_is_in() -> None:
+    lines = Lines()
+    request = Request("m", 7, "bulk", "t", [(TASK, Bound(rate_per_s=1.0))], daily_fires=5)
+    refused_by(lines, request, ("", "t"))
+    lines.refused(request, Refusal(BUDGET, KEY, 5000.0), 0.0, is_new=True)
+    assert lines.ahead_of(request) == (BUDGET, KEY)
+
+
+def test_where_all_that_was_looked_at_wait_for_something_else_more_is_looked_at() -> None:
+    lines = Lines()
+    refuse(lines, rate(10), RATE, after_s=0.1)
+    walks = []
+    for at, found in ((0.5, 0), (1.0, 0), (1.5, 3), (2.0, 0), (2.5, 0)):
+        (pull,) = lines.pulls(at)
+        walks.append(pull.walk)
+        lines.pulled(pull, found, at, is_more=True)
+    assert walks == [WALK, 2 * WALK, 4 * WALK, 4 * WALK, FARTHEST]
+    (pull,) = lines.pulls(3.0)
+    lines.pulled(pull, pull.count, 3.0)
+    assert [pull.walk for pull in lines.pulls(3.5)] == [WALK]

@@ -12,7 +12,7 @@ from django.db import connection
 from fairness.core.limits import LocalLimiter
 from fairness.models import Limit, ServedShare, Standing, Tenant
 from scheduling.core.fire import Fire as HeldFire
-from scheduling.models import Fire, Node, WorkerTask
+from scheduling.models import Fire, Job, Node, WorkerTask
 from scheduling.node.admitting import Admitting
 from scheduling.node.poll_limits import PollLimits
 from scheduling.node.share_keeper import LiveNodes
@@ -23,6 +23,7 @@ from scheduling.testing.clock import NOON, ManualClock
 from tests.store.backends import SHARDS, PostgresBackend, database_now
 
 TASK = "tests.none"
+CAP_OF_1, CAP_OF_2 = {"max_in_flight": 1}, {"max_in_flight": 2}
 
 
 class Poller:
@@ -181,6 +182,27 @@ def test_a_limit_of_a_task_holds_that_task_alone(world, start: Start) -> None:
     Limit.objects.update(task=TASK)
     world.add(60, 0, tenant=1, max_runs=1)
     assert start().poll() == []
+
+
+@pytest.mark.parametrize(("bounds", "of_task"), [({"rate_per_s": 10}, {"rate_per_s": 0.1}), (CAP_OF_2, CAP_OF_1)])
+def test_what_a_limit_of_a_task_holds_is_not_in_the_way_of_the_others_of_its_tenant(
+    world, start: Start, bounds: dict[str, int], of_task: dict[str, int]
+) -> None:
+    """They were due later, and wait for a limit of both."""
+    tenant = limited(world, 12, **bounds)
+    Limit.objects.create(tenant=tenant, task=TASK, **of_task)
+    for number in range(50, 54):
+        world.add(number, 0, tenant=1, max_runs=1)
+    Job.objects.filter(next_fire_at__gte=NOON).update(task="tests.other")
+    WorkerTask.objects.create(name="tests.other", is_guarded=True, seen_at=NOON)
+    poller = start()
+    poller.clock.advance(10)
+    went: list[HeldFire] = []
+    for _ in range(9):
+        others = [fire for fire in poller.poll(0.2) if fire.work.task != TASK]
+        end(*others)
+        went += others
+    assert len(went) == 4
 
 
 def test_what_has_waited_for_a_limit_is_late_from_then_on_only(world, start: Start) -> None:

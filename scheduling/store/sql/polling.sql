@@ -81,7 +81,10 @@ WITH looked_at AS MATERIALIZED (
     ) AS w
 ), longest AS MATERIALIZED (
     SELECT w.* FROM looked_at w JOIN scheduling_job j ON j.id = w.job_id
-    WHERE w.reason = %(reason)s AND %(lane)s IN ('', j.lane) AND %(task)s IN ('', j.task)
+    WHERE w.reason = %(reason)s AND %(lane)s IN ('', j.lane) AND %(task)s IN ('', j.task) AND NOT EXISTS (
+        SELECT FROM unnest(%(lanes)s::text[], %(tasks)s::text[]) AS apart(lane, task)
+        WHERE apart.lane IN ('', j.lane) AND apart.task IN ('', j.task)
+    )
     ORDER BY w.wake_at LIMIT %(count)s
 ), held AS MATERIALIZED (  -- in the order in which all lock fires: values.lock_order
     SELECT f.scheduled_for, f.id, f.history_days
