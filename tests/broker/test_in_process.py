@@ -125,12 +125,13 @@ def test_a_run_that_returns_without_acquiring_is_confirmed(outcomes: Outcomes) -
     assert outcomes.publish(publisher, fires(1)) == {Verdict.CONFIRMED: 1}
 
 
+@pytest.mark.parametrize("error", [OSError("the database is gone"), GeneratorExit("the database is gone")])
 def test_a_run_that_raises_is_logged_and_lost_and_the_thread_goes_on(
-    outcomes: Outcomes, caplog: pytest.LogCaptureFixture
+    outcomes: Outcomes, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     def run(fire: Fire, acquired: Callable[[], None]) -> None:
         if fire is bad:
-            raise OSError("the database is gone")
+            raise error
 
     publisher = InProcessPublisher(run, threads=1, capacity=5)
     publisher.start(outcomes.report)
