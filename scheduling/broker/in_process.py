@@ -96,7 +96,7 @@ class InProcessPublisher:
             verdict = Verdict.CONFIRMED
             try:
                 self._run_fire(fire, lambda fire=fire: self._decide(fire, Verdict.CONFIRMED))  # type: ignore[misc]
-            except BaseException:  # noqa: BLE001  (of what a task raises nothing may end this thread)
+            except BaseException:  # of what a task raises nothing may end this thread
                 log.exception("the run of fire %s of job %s raised", fire.id, fire.work.job_id)
                 verdict = Verdict.LOST
             self._decide(fire, verdict)
