@@ -40,7 +40,7 @@ from scheduling.coordination.port import Coordinator
 from scheduling.coordination.postgres import PostgresCoordinator
 from scheduling.coordination.single import SingleNode
 from scheduling.core.clock import Clock
-from scheduling.core.engine import EngineLimits
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.fire import Fire, Lane
 from scheduling.core.turn import FairLimits
 from scheduling.node.admitting import Admitting

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from scheduling.core.due import Due, DueJob
 from scheduling.core.effects import Claim, Effect, Publish, ReadDue, ReadWaiting
-from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.engine import Engine
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.fire import Fire, Outcome, Verdict
 from scheduling.core.waiting import Waiting
 from scheduling.testing.clock import ManualClock

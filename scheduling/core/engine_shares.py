@@ -62,7 +62,7 @@ class EngineShares:
 
     def holds_written(self) -> list[Effect]:
         assert self._sharing is not None
-        self._sharing.holds.written()
+        self._sharing.looks.holds.written()
         return []
 
     def exchanged(self, settled: Sequence[Settled]) -> list[Effect]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from math import inf
 
 from fairness.core.depth import Depth, Report
@@ -24,9 +23,7 @@ from fairness.core.node import UNIT
 from fairness.core.terms import Terms
 from scheduling.core.clock import Clock
 from scheduling.core.dispatch import Dispatch
-from scheduling.core.due import Due, DueJob
 from scheduling.core.effects import (
-    Claim,
     Effect,
     Epochs,
     Exchange,
@@ -34,25 +31,20 @@ from scheduling.core.effects import (
     Keep,
     LetGo,
     LookAtRuns,
-    ReadDue,
     ReadHeld,
     ReadTerms,
     Release,
     Settlement,
     StoreEffect,
 )
+from scheduling.core.fair_looks import FairLooks
 from scheduling.core.fair_turns import FairTurns
 from scheduling.core.fire import Fire, State
 from scheduling.core.gates import BROKER, Gates
 from scheduling.core.held_reads import HeldReads
-from scheduling.core.holds import Holds, still_due
-from scheduling.core.in_step import InStep
 from scheduling.core.marks import Marks
-from scheduling.core.plans import JobPlan
 from scheduling.core.run_looks import LATEST_S, STILL, RunLooks
 from scheduling.core.runs import Held, RunSeen
-from scheduling.core.shortage import Shortage
-from scheduling.core.turns import NO_BOUNDS
 
 AT_ONCE = 1000  # turns, and fires that are stored
 STORED_S = 30.0  # at least, until what is stored is looked for again, if its turn has not come before
@@ -60,10 +52,7 @@ LONGEST_S = 300.0  # however far off its turn is, or its gate opens: terms chang
 SOON_S, LATER_S = 0.05, 0.1  # between two exchanges, while something waits, and while something is in flight
 KEEP_S = 5.0
 CROWDS_S = 0.1
-FULL_S = 0.05  # for so long it is known who is full
-LEAST, MOST = 250, 1_000_000  # fires in one read
 LATEST_WAY = 0.05  # what the latest counts for in the mean
-PRECEDENCE = 2  # times as much of a tenant may wait here until what waits in the store is left out, too
 
 
 class Sharing:
@@ -81,10 +70,9 @@ class Sharing:
     ) -> None:
         self._clock, self.turns, self._dispatch = clock, turns, dispatch
         self._marks, self._gates, self._number = marks, gates, number
-        self.holds, self._shortage = Holds(), Shortage()
-        self.in_step = InStep()
-        self._looks = RunLooks()
-        self._usual_way_s = self._looks.every_s
+        self.looks = FairLooks(clock, turns)
+        self._run_looks = RunLooks()
+        self._usual_way_s = self._run_looks.every_s
         self._depth, self._lanes = Depth(), Lanes()
         self._exchanged_at = 0.0
         self._is_exchanging = False
@@ -92,8 +80,6 @@ class Sharing:
         self._of_all: dict[str, Settled] = {}  # the last answer
         self._keep_at = self._crowds_at = 0.0
         self._held_reads = HeldReads()
-        self._full_at, self._full = -inf, frozenset[int]()
-        self.most: Mapping[int, int] = NO_BOUNDS  # of whom something waits, though not enough: so many more are
 
     # -- shards ------------------------------------------------------------------------------------------------
 
@@ -104,7 +90,6 @@ class Sharing:
 
     def take(self, shards: Collection[int], recovered: Iterable[Fire]) -> list[Effect]:
         self._held_reads.take(shards, recovered)
-        self.in_step.forget()
         return self._read_held(self._clock.monotonic())
 
     def _read_held(self, now: float) -> list[Effect]:
@@ -115,14 +100,13 @@ class Sharing:
         """Returns what was recovered of these shards, which may go on now."""
         known, recovered = self._held_reads.known(effect, held, self._marks.shards)
         self.turns.held(known.in_flight, now)
-        self.holds.known(known.since)
+        self.looks.holds.known(known.since)
         self._keep_at = 0.0
         return recovered, self._keep(now)
 
     def drop(self, shards: Collection[int]) -> None:
         self.turns.drop(shards, self._clock.monotonic())
-        self.holds.drop(shards)
-        self.in_step.forget()
+        self.looks.drop(shards)
         self._held_reads.forget(shards)
 
     def leave(self, shards: Collection[int]) -> None:
@@ -158,7 +142,7 @@ class Sharing:
     @property
     def _way_s(self) -> float:
         """From the end of a fire until that is seen, and the next is with the broker."""
-        return self.turns.round_trip_s + self._looks.every_s
+        return self.turns.round_trip_s + self._run_looks.every_s
 
     def _in_flight_of_all(self) -> int:
         return sum(self._load(lane).in_flight for lane in self.turns.rooms)
@@ -206,74 +190,26 @@ class Sharing:
     def looked(self, now: float) -> None:
         """A look at what is in flight is over, well or not."""
         still_s = now - self.turns.stirred_at
-        self._looks.end(now, does_anybody_wait=self.turns.waiting > 0, still_s=still_s)
+        self._run_looks.end(now, does_anybody_wait=self.turns.waiting > 0, still_s=still_s)
         self._usual_way_s += LATEST_WAY * (self._way_s - self._usual_way_s)
-
-    # -- full tenants ------------------------------------------------------------------------------------------
-
-    def full(self, now: float) -> tuple[frozenset[int], frozenset[int]]:
-        """Tenants of which more waits here than they are served in about a second: when it was asked last, and now."""
-        before = self._full
-        if self._full_at + FULL_S <= now:
-            self._full_at = now
-            self._full, self.most = self.turns.full_and_most(now)
-        return before, self._full
-
-    def only_full(self, now: float) -> frozenset[int]:
-        """Of which what waits in the store is looked for all the same. That has precedence: new jobs of a flood would
-        keep its tenant full, and what waits for a retry for ever where it is.
-        """
-        return self._full - self.turns.full(now, PRECEDENCE)
-
-    @property
-    def batch(self) -> int:
-        """How many fires to read at once: what is read and cannot go within a second is stored again."""
-        if any(room.limit is None for room in self.turns.rooms.values()):
-            return MOST
-        return max(LEAST, self.turns.granted_in_a_second(self._clock.monotonic()) // 2)
-
-    def nothing_due(self, effect: ReadDue, found: Due) -> None:
-        self.in_step.looked(effect, found)
-        self.holds.looked(effect, found, ())
-        self.holds.claimed(effect.shards)
-
-    def planned(self, effect: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
-        """A look's claim is under way."""
-        self.in_step.looked(effect, found)
-        is_short = self.turns.is_short
-        if self.holds.since or is_short:
-            planned = {plan.due.work.job_id for plan in plans}
-            left = [(job.work.tenant_id, job.work.shard) for job in jobs if job.work.job_id not in planned]
-            left += still_due(plans, self._clock.now())
-            self.holds.looked(effect, found, left)
-            if is_short:
-                self._shortage.looked(effect, found, left, self._clock.monotonic(), self._clock.now())
-
-    def held(self, jobs: Iterable[DueJob]) -> Mapping[tuple[int, int], datetime]:
-        """Since when it is by no fault of ours that these are not claimed, by (tenant, shard)."""
-        return self._shortage.held(self.holds.since, jobs, self._clock.monotonic())
 
     def failed(self, effect: StoreEffect, now: float) -> None:
         match effect:
-            case ReadDue():
-                self.in_step.forget()  # nobody waits for a half that cannot be read
-            case Claim(looked_at=shards):
-                self.holds.not_claimed(shards)
             case LookAtRuns():
                 self.looked(now)
             case Hold():
-                self.holds.not_written(effect, now)
+                self.looks.holds.not_written(effect, now)
             case ReadHeld():
                 self._held_reads.failed(effect, now)
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def next_at(self, *, may_act: bool) -> float:
-        wakes = [self._looks.next_at(is_anything_in_flight=self.turns.has_in_flight)]
+        wakes = [self._run_looks.next_at(is_anything_in_flight=self.turns.has_in_flight)]
         if self.turns.has_freed:
             wakes.append(0.0)
         if may_act:
-            wakes += [self.turns.next_at(), self.holds.next_at(), self._exchanges_at()]
+            wakes += [self.turns.next_at(), self.looks.holds.next_at(), self._exchanges_at()]
             if self.turns.is_limited:
                 wakes.append(self._keep_at)
             if self.turns.terms.has_to_read:
@@ -298,13 +234,13 @@ class Sharing:
         if may_act:
             effects += self._keep(now)
             effects += [*self.turns.to_admit(), *self.turns.to_lease()]
-            effects += self.holds.write(now, self._marks.epochs(self._marks.shards))
+            effects += self.looks.holds.write(now, self._marks.epochs(self._marks.shards))
             effects += self._exchange(now)
             if self.turns.terms.has_to_read:
                 self.turns.terms.has_to_read = False
                 effects.append(ReadTerms())
             effects += self._read_held(now)
-        if fires := self._looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
+        if fires := self._run_looks.begin(self.turns.in_flight, now, is_anything_in_flight=self.turns.has_in_flight):
             effects.append(LookAtRuns(fires))
         return effects
 

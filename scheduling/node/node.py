@@ -25,7 +25,8 @@ from datetime import datetime
 from fairness.queue_janitor import Janitor
 from scheduling.broker.port import Publisher, QueueWatch
 from scheduling.coordination.port import Assignment, Coordinator
-from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.engine import Engine
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Outcome, Verdict
 from scheduling.core.gates import Queue

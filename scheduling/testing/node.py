@@ -15,7 +15,8 @@ from typing import Any, cast
 from scheduling.conf import SchedulingSettings
 from scheduling.coordination.single import SingleNode
 from scheduling.core.effects import ReadDue, ReadWaiting
-from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.engine import Engine
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.fire import Outcome
 from scheduling.node.hooks import Hooks, News
 from scheduling.node.inbox import Inbox

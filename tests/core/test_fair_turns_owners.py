@@ -270,7 +270,7 @@ def test_what_another_owner_granted_and_is_sent_again_waits_where_its_tenant_is_
     lost = make_fire(make_work(9))
     desk = FairDesk(terms(1, bound=rate), slots=2, held=Held([InFlight(lost)]))
     again = SendAgain({1: 1}, [lost])
-    desk.engine._numbered_anew([lost])
+    desk.engine._numbering.anew([lost])
     desk.engine.sent_again(again, {lost.id})
     admit = one(Admit, desk.run(0.01))
     desk.engine.admitted(admit, [Refusal("rate", (1, "", ""), 0.5)])

@@ -78,7 +78,7 @@ def test_a_claim_that_replaces_what_is_asked_for_leaves_no_hole_under_the_waterm
 def sent_again(desk: FairDesk, fire: Fire) -> Fire:
     """Nobody has acquired it: another message of it, under the same fence."""
     copy = make_fire(fire.work, fire.scheduled_for, fence=fire.fence, seq=0)
-    epochs = desk.engine._numbered_anew([copy])
+    epochs = desk.engine._numbering.anew([copy])
     desk.note(desk.engine.sent_again(SendAgain(epochs, [copy]), {copy.id}))
     return copy
 

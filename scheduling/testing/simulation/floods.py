@@ -14,7 +14,7 @@ from fairness.core.depth import Report
 from fairness.core.terms import Terms
 from scheduling.coordination.memory import Fleet
 from scheduling.core.definition import Kind, ScheduleFields
-from scheduling.core.engine import EngineLimits
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.fire import Lane, Work
 from scheduling.core.turn import FairLimits
 from scheduling.store.ledger_port import Delivery

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 from scheduling.coordination.memory import Fleet, MemoryCoordinator
 from scheduling.coordination.port import Assignment
-from scheduling.core.engine import Engine, EngineLimits
+from scheduling.core.engine import Engine
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.errors import FairbeatError
 from scheduling.core.fire import Fire, Outcome
 from scheduling.core.gates import lane_of

@@ -12,7 +12,7 @@ from traceback import format_exc
 from uuid import UUID
 
 from scheduling.coordination.memory import Fleet
-from scheduling.core.engine import EngineLimits
+from scheduling.core.engine_limits import EngineLimits
 from scheduling.testing.clock import NOON
 from scheduling.testing.simulation.audit import Audit, AuditedLedger, AuditedStore
 from scheduling.testing.simulation.broker import Broker

@@ -1,0 +1,72 @@
+"""What looks for due jobs owe to tenants that have turns: of a backlog that is read in pieces the earliest come first,
+and what is left unclaimed by no fault of ours is not late by it.
+
+::
+
+    a look begins ──> whoever it leaves out is held (holds)
+    it has found ──> who has come further in its half than in the other waits for that (in_step)
+                 ──> who is held no more, and where there is more than can go (shortage)
+    its claim is written ──> so it is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from scheduling.core.clock import Clock
+from scheduling.core.due import Due, DueJob
+from scheduling.core.effects import Claim, ReadDue
+from scheduling.core.fair_turns import FairTurns
+from scheduling.core.holds import Holds, still_due
+from scheduling.core.in_step import InStep
+from scheduling.core.plans import JobPlan
+from scheduling.core.shortage import Shortage
+
+
+class FairLooks:
+    """One thread owns it."""
+
+    def __init__(self, clock: Clock, turns: FairTurns) -> None:
+        self._clock, self.turns = clock, turns
+        self.holds, self.in_step, self._shortage = Holds(), InStep(), Shortage()
+
+    def begun(self, look: ReadDue, now: float) -> None:
+        if look.full:
+            self.holds.begin(look.full, look.shards, now, self._clock.now())
+
+    def nothing_due(self, look: ReadDue, found: Due) -> None:
+        self.in_step.looked(look, found)
+        self.holds.looked(look, found, ())
+        self.holds.claimed(look.shards)
+
+    def planned(self, look: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
+        """Its claim is under way."""
+        self.in_step.looked(look, found)
+        is_short = self.turns.is_short
+        if self.holds.since or is_short:
+            planned = {plan.due.work.job_id for plan in plans}
+            left = [(job.work.tenant_id, job.work.shard) for job in jobs if job.work.job_id not in planned]
+            left += still_due(plans, self._clock.now())
+            self.holds.looked(look, found, left)
+            if is_short:
+                self._shortage.looked(look, found, left, self._clock.monotonic(), self._clock.now())
+
+    def claimed(self, claim: Claim) -> None:
+        self.holds.claimed(claim.looked_at)
+
+    def failed(self, effect: ReadDue | Claim) -> None:
+        match effect:
+            case ReadDue():
+                self.in_step.forget()  # nobody waits for a half that cannot be read
+            case Claim(looked_at=shards):
+                self.holds.not_claimed(shards)
+
+    def held(self, jobs: Iterable[DueJob]) -> Mapping[tuple[int, int], datetime]:
+        """Since when it is by no fault of ours that these are not claimed, by (tenant, shard)."""
+        return self._shortage.held(self.holds.since, jobs, self._clock.monotonic())
+
+    def drop(self, shards: Collection[int]) -> None:
+        """These are no longer ours, or begin anew."""
+        self.holds.drop(shards)
+        self.in_step.forget()
