@@ -82,11 +82,11 @@ class JobRequest(Request):
             log.warning("fire %s: revoke() does not stop a fire; cancel it", self.id)
         return False
 
-    def terminate(self, pool: Any, signal: Any = None) -> None:
+    def _announce_revoked(self, *facts: Any) -> None:
         """``revoke(terminate=True)``: Celery acknowledges here already, and nobody would end the attempt."""
         self._is_being_killed = self._is_fire
         try:
-            super().terminate(pool, signal)
+            super()._announce_revoked(*facts)
         finally:
             self._is_being_killed = False
 

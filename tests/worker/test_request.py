@@ -244,6 +244,16 @@ def test_a_child_that_is_killed_by_remote_control_has_lost_its_attempt_at_once(r
     assert received.told == ["acknowledged"]
 
 
+def test_a_greenlet_that_is_killed_ends_before_celery_says_so_and_is_acknowledged(receive):
+    received = receive()
+    received.request.on_accepted(id(received), 0.0)
+    pool: Any = Pool()
+    pool.terminate_job = lambda *_: received.request.on_success((False, None, 0.1))
+    received.request.terminate(pool)
+
+    assert received.told == ["acknowledged"]
+
+
 def test_what_survives_a_remote_kill_is_acknowledged_when_it_has_ended(receive):
     received = receive()
     received.request.on_accepted(os.getpid(), 0.0)
