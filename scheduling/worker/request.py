@@ -86,7 +86,7 @@ class JobRequest(Request):
         """``revoke(terminate=True)``: Celery acknowledges here already, and nobody would end the attempt."""
         self._is_being_killed = self._is_fire
         try:
-            super()._announce_revoked(*facts)
+            super()._announce_revoked(*facts)  # type: ignore[misc]
         finally:
             self._is_being_killed = False
 
