@@ -3,6 +3,9 @@
 A thread with a connection of its own, so that a database that is slow, or away, never holds up the worker: what was
 known stays, and is said once. A report is a row that is written each second; a worker that ends says so in it, and
 leaves the row.
+
+What the thread computes, the worker's loop waits for. So it sends plain statements, and no more is done with an answer
+that is the same as the one before.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -21,8 +24,24 @@ from fairness.core.terms import TRANSACTIONAL
 
 POLL_S = 0.5
 REPORT_S = 1.0
-GONE = timedelta(hours=1)  # a report that old is forgotten by the next worker that starts
 ENDS_S = 5.0  # how long it is waited for
+
+QUEUES = """
+    SELECT q.name, q.lane, t.slug, t.weight, t.transactional_weight
+    FROM fairness_tenantqueue q LEFT JOIN fairness_tenant t ON t.id = q.tenant_id
+    WHERE q.retired_at IS NULL
+"""
+TENANTS = "SELECT slug, weight, transactional_weight FROM fairness_tenant WHERE slug = ANY (%s)"
+REPORT = """
+    INSERT INTO fairness_workerreport
+        (name, started_at, seen_at, interval_s, slots, busy, waiting, idle_s, ran, ran_s, is_leaving)
+    VALUES (%s, %s, clock_timestamp(), %s, %s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT (name) DO UPDATE SET
+        (started_at, seen_at, interval_s, slots, busy, waiting, idle_s, ran, ran_s, is_leaving) =
+        (excluded.started_at, excluded.seen_at, excluded.interval_s, excluded.slots, excluded.busy, excluded.waiting,
+         excluded.idle_s, excluded.ran, excluded.ran_s, excluded.is_leaving)
+"""
+GONE = "DELETE FROM fairness_workerreport WHERE seen_at < now() - interval '1 hour'"  # left by workers that have ended
 
 log = get_logger(__name__)
 
@@ -43,25 +62,44 @@ class Known:
     weights: Mapping[tuple[str, str], float]
 
 
-def read(lanes: Collection[str], tenants: Iterable[str]) -> Known:
-    """The queues in use, and the weights of their tenants and of these ``tenants``."""
-    from django.db.models import Q
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """As they are in Postgres: queues in use, each with the terms of its tenant, and terms of other tenants."""
 
-    from fairness.models import Tenant, TenantQueue
+    queues: list[tuple[str, str, str | None, float | None, float | None]]  # name, lane, slug, weight, and transactional
+    tenants: list[tuple[str, float, float | None]]
 
-    rows = list(TenantQueue.objects.filter(retired_at=None).values_list("name", "lane", "tenant_id"))
-    owners = {owner for _, _, owner in rows if owner is not None}
-    terms = Tenant.objects.filter(Q(id__in=owners) | Q(slug__in=[*tenants])).values_list(
-        "id", "slug", "weight", "transactional_weight"
-    )
-    weights: dict[tuple[str, str], float] = {}
-    of_owners: dict[tuple[str, int | None], float] = {}
-    for tenant_id, slug, weight, transactional_weight in terms:
+
+def read(tenants: Iterable[str]) -> Rows:
+    """Of those of these ``tenants`` that have no queue in use."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(QUEUES)
+        queues = cursor.fetchall()
+        owners = {slug for _, _, slug, _, _ in queues}
+        if not (others := [slug for slug in tenants if slug not in owners]):
+            return Rows(queues, [])
+        cursor.execute(TENANTS, [others])
+        return Rows(queues, cursor.fetchall())
+
+
+def known(rows: Rows, lanes: Collection[str]) -> Known:
+    """What these say."""
+    queues, weights = {}, {}
+    terms = {slug: (weight, transactional) for slug, weight, transactional in rows.tenants}
+    for name, lane, slug, weight, transactional in rows.queues:
+        if slug is not None and weight is not None:
+            terms[slug] = weight, transactional
+        queues[name] = InUse(lane, 1.0 if weight is None else _in_lane(lane, weight, transactional))
+    for slug, (weight, transactional) in terms.items():
         for lane in lanes:
-            own = transactional_weight if lane == TRANSACTIONAL else None
-            weights[lane, slug] = of_owners[lane, tenant_id] = weight if own is None else own
-    queues = {name: InUse(lane, of_owners.get((lane, owner), 1.0)) for name, lane, owner in rows}
+            weights[lane, slug] = _in_lane(lane, weight, transactional)
     return Known(queues, weights)
+
+
+def _in_lane(lane: str, weight: float, transactional: float | None) -> float:
+    return transactional if lane == TRANSACTIONAL and transactional is not None else weight
 
 
 class Reports:
@@ -72,33 +110,19 @@ class Reports:
         self._started_at = datetime.now(UTC)
 
     def write(self, figures: Figures, *, is_leaving: bool) -> None:
-        from django.db.models.functions import Now
+        from django.db import connection
 
-        from fairness.models import WorkerReport
-
-        report = WorkerReport(
-            name=self._name,
-            started_at=self._started_at,
-            seen_at=Now(),
-            interval_s=figures.interval_s,
-            slots=figures.slots,
-            busy=figures.busy,
-            waiting=figures.waiting,
-            idle_s=figures.idle_s,
-            ran=figures.ran,
-            ran_s=figures.ran_s,
-            is_leaving=is_leaving,
-        )
-        changed = [field.name for field in WorkerReport._meta.fields if not field.primary_key]
-        WorkerReport.objects.bulk_create([report], update_conflicts=True, unique_fields=["name"], update_fields=changed)
+        of_time = (figures.interval_s, figures.slots, figures.busy, figures.waiting)
+        values = (self._name, self._started_at, *of_time, figures.idle_s, figures.ran, figures.ran_s, is_leaving)
+        with connection.cursor() as cursor:
+            cursor.execute(REPORT, values)
 
     def forget_the_gone(self) -> None:
-        """Rows that workers left."""
-        from django.db.models.functions import Now
+        """Rows that workers left, by the next one that starts."""
+        from django.db import connection
 
-        from fairness.models import WorkerReport
-
-        WorkerReport.objects.filter(seen_at__lt=Now() - GONE).delete()
+        with connection.cursor() as cursor:
+            cursor.execute(GONE)
 
 
 class Clerk:
@@ -118,6 +142,7 @@ class Clerk:
         self._lanes = tuple(lanes)
         self._tell, self._tenants, self._figures = tell, tenants, figures
         self._reports: Reports | None = None
+        self._rows: Rows | None = None  # as they were last
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
         self._is_leaving = self._is_over = False
@@ -161,8 +186,10 @@ class Clerk:
             self._reports.forget_the_gone()
 
     def _look(self) -> None:
-        if not self._is_leaving:
-            self._tell(read(self._lanes, self._tenants()))
+        """Tell what has changed."""
+        if not self._is_leaving and (rows := read(self._tenants())) != self._rows:
+            self._tell(known(rows, self._lanes))
+            self._rows = rows
 
     def _report(self) -> None:
         assert self._reports is not None
@@ -172,13 +199,13 @@ class Clerk:
             self._reports.write(figures, is_leaving=self._is_leaving)
 
     def _try(self, action: Callable[[], Any]) -> None:
-        """The worker goes on with what it knows; the same is tried again soon."""
-        from django.db import Error, close_old_connections
+        """The worker goes on with what it knows; the same is tried again soon, on a connection that is made anew."""
+        from django.db import Error, connection
 
-        close_old_connections()
         try:
             action()
         except Error as error:
+            connection.close()
             if not self._is_blind:
                 log.warning("Postgres does not answer; this worker goes on as it is, and reports nothing: %s", error)
             self._is_blind = True

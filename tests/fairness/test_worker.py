@@ -19,7 +19,8 @@ from fairness.core.door import Figures
 from fairness.models import Tenant, TenantQueue, WorkerReport
 from fairness.queues import QueuePlan
 from fairness.worker import Sharing, TenantQueues
-from fairness.worker.clerk import Clerk, InUse, Known, Reports, read
+from fairness.worker import clerk as clerks
+from fairness.worker.clerk import Clerk, InUse, Known, Reports, Rows, read
 
 LANES = ("transactional", "bulk")
 PLAN = QueuePlan(prefix="mine")
@@ -260,7 +261,7 @@ def test_the_queues_in_use_are_read_with_the_weights_of_their_tenants(db):
     in_use("shared.bulk", None)
     in_use("retired.bulk", acme, retired_at=timezone.now())
 
-    found = read(LANES, [met.slug])
+    found = clerks.known(read([met.slug]), LANES)
 
     assert found.queues == {
         "acme.bulk": InUse("bulk", 2),
@@ -275,13 +276,27 @@ def test_the_queues_in_use_are_read_with_the_weights_of_their_tenants(db):
     }
 
 
+def test_what_is_the_same_as_before_is_told_once(db):
+    told: list[Known] = []
+    clerk = Clerk(LANES, tell=told.append, tenants=tuple, figures=None)
+    acme = Tenant.objects.create(slug="acme", weight=2)
+    in_use("acme.bulk", acme)
+    clerk._look()
+    clerk._look()
+    assert len(told) == 1
+
+    Tenant.objects.filter(slug="acme").update(weight=3)
+    clerk._look()
+
+    assert [each.weights["bulk", "acme"] for each in told] == [2, 3]
+
+
 def test_a_database_that_does_not_answer_is_said_once_and_changes_nothing(monkeypatch, caplog):
     told: list[Known] = []
     clerk = Clerk(LANES, tell=told.append, tenants=tuple, figures=None)
-    monkeypatch.setattr("django.db.close_old_connections", lambda: None)
-    answers: list[Any] = [DatabaseError("down"), DatabaseError("down"), known("acme")]
+    answers: list[Any] = [DatabaseError("down"), DatabaseError("down"), Rows([], [("acme", 2.0, None)])]
 
-    def answer(*_: Any) -> Known:
+    def answer(*_: Any) -> Rows:
         if isinstance(found := answers.pop(0), Exception):
             raise found
         return found
@@ -290,7 +305,7 @@ def test_a_database_that_does_not_answer_is_said_once_and_changes_nothing(monkey
     for _ in range(3):
         clerk._try(clerk._look)
 
-    assert told == [known("acme")]
+    assert told == [Known({}, {("transactional", "acme"): 2.0, ("bulk", "acme"): 2.0})]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
