@@ -11,6 +11,8 @@ from scheduling.core.definition import ScheduleFields
 from scheduling.core.due import FOR_EVER, DueJob, ScheduledJob, Superseded
 from scheduling.core.fire import UNFINISHED, CatchUp, Fire, OverlapPolicy, State, Work
 
+WAITING = (State.PARKED, State.RETRY_WAIT)
+
 
 @dataclass(slots=True)
 class StoredJob:

@@ -15,6 +15,7 @@ from scheduling.core.errors import StaleEpoch
 from scheduling.core.plans import JobPlan, PlannedRow
 from scheduling.store.ledger_port import Acquired, Delivery, Refused
 from scheduling.store.memory import MemoryStore
+from scheduling.store.memory_claims import MemoryClaims
 from scheduling.store.memory_ledger import MemoryLedger
 from scheduling.store.memory_rows import StoredFire, StoredJob
 
@@ -36,6 +37,8 @@ class PlantedStore(MemoryStore):
     def __init__(self, *args: Any, bug: Bug | None, random: Random, **options: Any) -> None:
         super().__init__(*args, rand=random.random, **options)
         self._bug, self._random = bug, random
+        if bug is Bug.WINDOW_LOADED_TWICE:
+            self._claims = Anew(self.rows, self._clock)
         self._before: tuple[Epochs, Sequence[JobPlan]] | None = None
 
     def _hold(self, epochs: Epochs) -> None:
@@ -55,15 +58,18 @@ class PlantedStore(MemoryStore):
         except StaleEpoch:
             self._before = None
 
+
+class Anew(MemoryClaims):
+    """Each claim is carried out as if there had been none."""
+
     def _advanced(self, plan: JobPlan) -> StoredJob | None:
-        job = self.rows.jobs[plan.due.work.job_id]
-        if self._bug is Bug.WINDOW_LOADED_TWICE and not job.is_deleted:
+        job = self._rows.jobs[plan.due.work.job_id]
+        if not job.is_deleted:
             plan = replace(plan, due=DueJob(job.due().job, job.next_scheduled_for))  # as if it were as it was read
         return super()._advanced(plan)
 
     def _inserted(self, row: PlannedRow, job: StoredJob) -> StoredFire | None:
-        if self._bug is Bug.WINDOW_LOADED_TWICE:
-            self.rows.fires.pop(row.fire.id, None)  # as if no key kept an occurrence from having two rows
+        self._rows.fires.pop(row.fire.id, None)  # as if no key kept an occurrence from having two rows
         return super()._inserted(row, job)
 
 
