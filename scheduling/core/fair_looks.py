@@ -5,8 +5,8 @@ and what is left unclaimed by no fault of ours is not late by it.
 
     a look begins ──> whoever it leaves out is held (holds)
     it has found ──> who has come further in its half than in the other waits for that (in_step)
-                 ──> who is held no more, and where there is more than can go (shortage)
-    its claim is written ──> so it is
+                 ──> there is more than can go, for want of workers (shortage)
+    its claim is written ──> of whom it has left nothing, he is held no more (holds)
 """
 
 from __future__ import annotations

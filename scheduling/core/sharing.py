@@ -1,11 +1,11 @@
 """What a node does so that every tenant gets its share: beside the turns themselves (``fair_turns``) the looks at what
-is in flight, the depth of lanes, the exchange with other nodes, and the holds of tenants that have enough under way.
+is in flight, the depth of lanes, the exchange with other nodes, and what looks for due jobs owe to them (``looks``).
 
 ::
 
     workers' reports ─> depth ─> what each lane may take of it ─> Exchange ─> places of this node ─> turns ─> Publish, …
     LookAtRuns ─> runs_seen ─> places are free
-    full tenants ─> left out of looks for due jobs ─> Hold
+    looks for due jobs ─> who is left out is held ─> Hold
 
 Times are monotonic seconds.
 """
