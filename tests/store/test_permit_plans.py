@@ -28,7 +28,17 @@ VALUES: dict[str, dict[str, Any]] = {
     "take_slots": SLOTS | KEYS | {"numbers": [1, 2]},
     "leave_slots": {"ids": [uuid4()], "fences": [1]},
     "bring_back": SHARDS
-    | {"tenant": 1, "lane": "", "task": "", "reason": "rate", "count": 10, "walk": 110, "now": NOON},
+    | {
+        "tenant": 1,
+        "lane": "",
+        "task": "",
+        "reason": "rate",
+        "count": 10,
+        "walk": 110,
+        "now": NOON,
+        "lanes": ["bulk"],
+        "tasks": [""],
+    },
     "waiting_for_limits": SHARDS | TENANTS | {"walk": 100},
     "running_of": SHARDS | TENANTS,
     "published_of": TENANTS | {"looked_at": 100},

@@ -4,8 +4,12 @@
 SELECT fairbeat_hold_epochs(%(shards)s::smallint[], %(epochs)s::integer[]), clock_timestamp()
 
 -- name: work
--- The columns of rows.work_of. Of arguments that are beyond payload.PAYLOAD_LIMIT so much is read as shows it.
-j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, j.name, j.task, j.lane,
+-- The columns of rows.work_of.
+j.id, j.shard_id, j.tenant_id, t.slug, t.history_days, {what}
+
+-- name: what
+-- Of arguments that are beyond payload.PAYLOAD_LIMIT so much is read as shows it.
+j.name, j.task, j.lane,
 left(j.args::text, 262145), left(j.kwargs::text, 262145),
 j.soft_timeout_s, j.hard_timeout_s, j.overlap, j.buffer_limit, j.misfire, j.misfire_grace_s, j.catch_up_limit, j.catch_up_window
 
@@ -212,12 +216,13 @@ WITH beyond AS MATERIALIZED (
 SELECT {fire_columns} FROM lifted f {fire_work}
 
 -- name: fire_columns
--- The last one: for how long, in seconds, it has been late by our own doing (what its job or a retry held back starts anew).
-{work}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq, f.exclusive,
+-- Those of rows.work_of first: a fire stays its tenant's, whoever's its job is by now. The last one: for how long, in seconds, it has been
+-- late by our own doing (what its job or a retry held back starts anew).
+j.id, j.shard_id, f.tenant_id, t.slug, f.history_days, {what}, f.id, f.scheduled_for, f.fire_at, f.origin, f.fence, f.attempt, f.seq_epoch, f.seq, f.exclusive,
 CASE WHEN f.state = 'claimed' OR f.reason = 'turn' THEN extract(epoch FROM clock_timestamp() - f.claimed_at)::float8 ELSE 0 END
 
 -- name: fire_work
-JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
+JOIN scheduling_job j ON j.id = f.job_id JOIN fairness_tenant t ON t.id = f.tenant_id
 
 -- name: start_epoch
 -- After recover, in its transaction: what an older epoch numbered is settled, or renumbered.
@@ -392,7 +397,7 @@ WITH held AS MATERIALIZED (  -- in the order in which all lock fires: values.loc
 ), letters AS ({dead_letter})
 SELECT a.state, a.id, a.job_id, t.slug, j.name, j.task, a.scheduled_for, a.origin, a.attempt, a.reason,
     CASE a.state WHEN 'running' THEN pg_notify('fairbeat_cancel', a.id::text) END
-FROM asked a JOIN scheduling_job j ON j.id = a.job_id JOIN fairness_tenant t ON t.id = j.tenant_id
+FROM asked a JOIN scheduling_job j ON j.id = a.job_id JOIN fairness_tenant t ON t.id = a.tenant_id
 
 -- name: expired
 -- Running beyond the lease: the worker is gone, or was frozen. The last columns: somebody else has locked the row (or has renewed the lease
@@ -414,7 +419,7 @@ LEFT JOIN LATERAL (
     FOR UPDATE SKIP LOCKED
 ) AS held ON true
 JOIN scheduling_job j ON j.id = f.job_id
-JOIN fairness_tenant t ON t.id = j.tenant_id
+JOIN fairness_tenant t ON t.id = f.tenant_id
 
 -- name: reap
 -- The first of a job's fires that waits for its turn is due now, where the end of the run has made room.
