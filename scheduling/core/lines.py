@@ -27,6 +27,7 @@ SOON_S = 0.05  # polls are not denser
 PROBE_S = 1.0  # how often places of a cap are tried that nobody was seen to leave
 MOST = 100  # brought back at once
 WALK, FARTHEST = 100, 800  # of each shard's waiting fires are looked at, and at most where all of these are others'
+FARTHER_S = 0.1  # for each hundred beyond, between two looks: with 64 shards one takes a third of that
 
 LineKey = tuple[str, BoundKey]  # why they wait, and for what
 
@@ -153,6 +154,9 @@ class Lines:
         return min((line.next_at for line in self._lines.values()), default=None)
 
     def _pause_s(self, reason: str, line: _Line) -> float:
+        return max(self._usual_pause_s(reason, line), FARTHER_S * (line.walk // WALK - 1))
+
+    def _usual_pause_s(self, reason: str, line: _Line) -> float:
         if not line.is_certain or reason == BUDGET:
             return SOON_S
         if reason == RATE and line.bound.rate_per_s:

@@ -6,7 +6,7 @@ import pytest
 
 from fairness.core.admission import BUDGET, CAP, RATE, Refusal, Request
 from fairness.core.terms import Bound
-from scheduling.core.lines import FAR_S, FARTHEST, MOST, PROBE_S, SOON_S, WALK, Lines, Pull
+from scheduling.core.lines import FAR_S, FARTHER_S, FARTHEST, MOST, PROBE_S, SOON_S, WALK, Lines, Pull
 
 KEY = (7, "", "")
 TASK = (7, "", "t")
@@ -199,11 +199,12 @@ def test_where_all_that_was_looked_at_wait_for_something_else_more_is_looked_at(
     lines = Lines()
     refuse(lines, rate(10), RATE, after_s=0.1)
     walks = []
-    for at, found in ((0.5, 0), (1.0, 0), (1.5, 3), (2.0, 0), (2.5, 0)):
+    for at, found in ((0.5, 0), (1.0, 0), (2.0, 3), (3.0, 0), (4.0, 0)):
         (pull,) = lines.pulls(at)
         walks.append(pull.walk)
         lines.pulled(pull, found, at, is_more=True)
     assert walks == [WALK, 2 * WALK, 4 * WALK, 4 * WALK, FARTHEST]
-    (pull,) = lines.pulls(3.0)
-    lines.pulled(pull, pull.count, 3.0)
-    assert [pull.walk for pull in lines.pulls(3.5)] == [WALK]
+    assert lines.next_at() == pytest.approx(4.0 + 7 * FARTHER_S), "since that takes its time"
+    (pull,) = lines.pulls(5.0)
+    lines.pulled(pull, pull.count, 5.0)
+    assert [pull.walk for pull in lines.pulls(5.5)] == [WALK]
