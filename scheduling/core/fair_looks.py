@@ -18,7 +18,7 @@ from scheduling.core.clock import Clock
 from scheduling.core.due import Due, DueJob
 from scheduling.core.effects import Claim, ReadDue
 from scheduling.core.fair_turns import FairTurns
-from scheduling.core.holds import Holds, still_due
+from scheduling.core.holds import Holds, Key, still_due
 from scheduling.core.in_step import InStep
 from scheduling.core.plans import JobPlan
 from scheduling.core.shortage import Shortage
@@ -36,17 +36,18 @@ class FairLooks:
             self.holds.begin(look.full, look.shards, now, self._clock.now())
 
     def nothing_due(self, look: ReadDue, found: Due) -> None:
+        """Nothing that is claimed here: what it has found of a shard that leaves is left to the next owner."""
         self.in_step.looked(look, found)
-        self.holds.looked(look, found, ())
+        self.holds.looked(look, found, _keys(found.jobs))
         self.holds.claimed(look.shards)
 
-    def planned(self, look: ReadDue, found: Due, jobs: Sequence[DueJob], plans: Sequence[JobPlan]) -> None:
+    def planned(self, look: ReadDue, found: Due, plans: Sequence[JobPlan]) -> None:
         """Its claim is under way."""
         self.in_step.looked(look, found)
         is_short = self.turns.is_short
         if self.holds.since or is_short:
             planned = {plan.due.work.job_id for plan in plans}
-            left = [(job.work.tenant_id, job.work.shard) for job in jobs if job.work.job_id not in planned]
+            left = _keys(job for job in found.jobs if job.work.job_id not in planned)
             left += still_due(plans, self._clock.now())
             self.holds.looked(look, found, left)
             if is_short:
@@ -70,3 +71,7 @@ class FairLooks:
         """These are no longer ours, or begin anew."""
         self.holds.drop(shards)
         self.in_step.forget()
+
+
+def _keys(jobs: Iterable[DueJob]) -> list[Key]:
+    return [(job.work.tenant_id, job.work.shard) for job in jobs]

@@ -114,7 +114,7 @@ class Intake:
         if len(found.jobs) > look.limit // 2 or len(plans) < len(mine):
             self._looks.expect_more(look.shards)
         if self._fair is not None:
-            self._fair.planned(look, found, mine, plans)
+            self._fair.planned(look, found, plans)
         return [Claim(self._numbering.begin({plan.due.work.shard for plan in plans}), plans, look.shards)]
 
     def claimed(self, claim: Claim, fences: Mapping[UUID, int]) -> None:

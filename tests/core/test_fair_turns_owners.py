@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fairness.core.admission import Refusal
 from fairness.core.terms import Bound
+from scheduling.core.due import Due
 from scheduling.core.effects import (
     Admit,
+    Claim,
     Exchange,
     LetGo,
     Publish,
@@ -94,6 +98,25 @@ def test_nothing_of_a_shard_that_leaves_has_a_turn() -> None:
     desk.confirm(went)
     assert desk.go() == []
     assert fires[DEPTH] not in published(desk.effects)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_a_look_finds_in_a_shard_that_leaves_stays_held(others: int) -> None:
+    """Its next owner finds it late, and is to know why."""
+    desk = FairDesk(shards=(1, 3))
+    assert desk.engine._sharing is not None
+    holds = desk.engine._sharing.looks.holds
+    holds.begin({1}, {1, 3}, desk.clock.monotonic(), desk.clock.now())
+    desk.engine.look_now()
+    read = one(ReadDue, desk.pass_time())
+    desk.engine.hand_over({1})
+
+    found = [make_due(make_work(1, tenant_id=1, shard=1), NOON)]
+    found += [make_due(make_work(2 + n, tenant_id=2, shard=3), NOON) for n in range(others)]
+    for claim in of(Claim, desk.engine.due_read(read, Due(found, read.shards))):
+        desk.engine.claimed(claim, {row.fire.id: 1 for plan in claim.plans for row in plan.rows})
+
+    assert holds.since.keys() == {(1, 1)}
 
 
 def test_a_retry_ends_the_turn_of_the_attempt_before() -> None:
