@@ -4,12 +4,13 @@
 # make chaos [SECONDS=n] [SEED=s] [ONLY=9,16] [REPORT=1]           faults on real services, its own; docs/reliability.md
 # make sim [SEEDS=n] [SEED=first]                                  the deterministic simulation, at length
 # make bench [QUICK=1] [ONLY=name,name]                            measure it beside its peers; make bench-report: docs
+# make native, make pure                                           the fair queue compiled (a C compiler), or in Python
 # make lint                                                        style, types, direction of imports, migrations
 #
 # Each sets up `.venv` first, once. It needs Python 3.11 or later; PYTHON=… names one that is not found by itself.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-embedded chaos sim bench bench-report lint
+.PHONY: demo test test-embedded chaos sim bench bench-report native pure lint
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 BIN := .venv/bin
@@ -47,6 +48,12 @@ bench: .venv/runtime.stamp .venv-bench/peers.stamp
 
 bench-report: .venv-bench/peers.stamp
 	@$(PEERS) -m benchmarks.report
+
+native: .venv/dev.stamp
+	@$(BIN)/python -m fairness.native
+
+pure: .venv/dev.stamp
+	@$(BIN)/python -m fairness.native --remove
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check

@@ -1,6 +1,6 @@
 """Members, each with a time: the earliest is found at once, and any of them can be moved or struck off.
 
-A heap whose entries are left behind when their member moves on; an entry counts only while it is its member's own.
+A heap whose entries are left behind when their member moves on; an entry counts only while its number is its member's.
 When more than half of the heap is left behind, it is made anew: so memory follows the members, and each operation costs
 O(log n) in the mean.
 """
@@ -55,8 +55,8 @@ class Agenda(Generic[M]):
 
     def first_at(self) -> float:
         """The earliest time; ``inf`` if there is none."""
-        heap, entries = self._heap, self._entries
-        while heap and entries.get(heap[0][2]) is not heap[0]:
+        heap = self._heap
+        while heap and not self._counts(heap[0]):
             heappop(heap)
         return heap[0][0] if heap else inf
 
@@ -65,10 +65,14 @@ class Agenda(Generic[M]):
         due: list[M] = []
         while self._heap and self._heap[0][0] <= now:
             entry = heappop(self._heap)
-            if self._entries.get(entry[2]) is entry:
+            if self._counts(entry):
                 del self._entries[entry[2]]
                 due.append(entry[2])
         return due
+
+    def _counts(self, entry: tuple[float, int, M]) -> bool:
+        own = self._entries.get(entry[2])
+        return own is not None and own[1] == entry[1]
 
     def _tidy(self) -> None:
         if len(self._heap) > 2 * len(self._entries) + SLACK:

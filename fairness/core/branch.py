@@ -41,17 +41,16 @@ class Branch(Node[T]):
     def give_seat(self, child: Node[T]) -> None:
         """Give ``child`` an entry at its tag, in place of the one that it may have: which is later."""
         first, before = self.first, child.seat
-        child.seat = entry = (child.tag, next(orders), child)
-        if before is not None and child is not first:
+        entry = child.new_entry(next(orders))
+        if before and child is not first:
             self._leave_behind()
         if first is None or first is child:
             self.first = child
             return
         if self.others is None:
             self.others = Seats()
-        assert first.seat is not None
-        if entry < first.seat:
-            self.first, entry = child, first.seat
+        if child.tag < first.seat_tag:  # where they are equal, who was seated before stays before
+            self.first, entry = child, (first.seat_tag, first.seat, first)
         self.others.add(entry)
 
     def seat_first_anew(self) -> None:
@@ -59,17 +58,16 @@ class Branch(Node[T]):
         child, others = self.first, self.others
         assert child is not None
         assert others is not None
-        child.seat = entry = (child.tag, next(orders), child)
-        self.first = others.exchange(entry)[2]
+        self.first = others.exchange(child.new_entry(next(orders)))[2]
 
     def take_seat(self, child: Node[T]) -> None:
         """Nothing happens if ``child`` has none."""
         if child is self.first:
-            child.seat = None
+            child.seat = 0
             entry = None if self.others is None else self.others.pop()
             self.first = None if entry is None else entry[2]
-        elif child.seat is not None:
-            child.seat = None
+        elif child.seat:
+            child.seat = 0
             self._leave_behind()
 
     def pass_by(self) -> Node[T]:
@@ -85,7 +83,7 @@ class Branch(Node[T]):
         idle = list(self.seated())
         self.first = self.others = None
         for child in idle:
-            child.seat = None
+            child.seat = 0
             self.virtual_time = max(self.virtual_time, child.tag)
         return idle
 
@@ -94,7 +92,7 @@ class Branch(Node[T]):
         if self.first is not None:
             yield self.first
         for entry in self.others or ():
-            if (child := entry[2]).seat is entry:
+            if (child := entry[2]).seat == entry[1]:
                 yield child
 
     def ready_by_tag(self) -> Iterator[Node[T]]:
@@ -104,7 +102,7 @@ class Branch(Node[T]):
             while grown and grown[0] < entry:
                 yield heappop(grown)[2]
             tag, order, child = entry
-            if child.seat is entry and child.is_ready:
+            if child.seat == order and child.is_ready:
                 if child.tag > tag:
                     heappush(grown, (child.tag, order, child))
                 else:
@@ -112,8 +110,9 @@ class Branch(Node[T]):
         yield from (child for _, _, child in sorted(grown))
 
     def _in_order(self) -> Iterator[Entry[T]]:
-        if self.first is not None and self.first.seat is not None:
-            yield self.first.seat
+        first = self.first
+        if first is not None and first.seat:
+            yield first.seat_tag, first.seat, first
         if self.others is not None:
             yield from self.others.in_order()
 

@@ -21,8 +21,8 @@ wide they are follows from how close the lower half of all tags is together. Whe
 were, it is looked whether that still fits; so a new division costs each turn O(1) in the mean.
 
 Invariants: whoever is early, or in the line, has a tag below the edge; whoever is in a bucket has not. The least entry,
-by tag, then by order, is the least of the near. An entry counts while it is its child's ``seat``; others are *left
-behind*, counted, and passed over.
+by tag, then by order, is the least of the near. An entry counts while its order is its child's ``seat``; others are
+*left behind*, counted, and passed over. (By the order, and not by what it is: compiled, a tuple has no identity.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FITTING = 128  # entries of a bucket
 TOLERANCE = 2  # bits by which the width of buckets may be off
 SAMPLE = 64  # tags by which it is chosen
 
-orders = count()  # among equal tags, who was seated first
+orders = count(1)  # among equal tags, who was seated first; 0 is nobody's
 
 Entry = tuple[int, int, "Node[T]"]  # tag, order, whose it is
 
@@ -96,7 +96,7 @@ class Seats(Generic[T]):
             bucket.append(entry)
         elif tag < self._edge and not self._line:
             found = heappushpop(self._early, entry)
-            while found[2].seat is not found:
+            while found[2].seat != found[1]:
                 self.left_behind -= 1
                 found = heappop(self._early)
             return found
@@ -105,7 +105,7 @@ class Seats(Generic[T]):
         line, early = self._line, self._early
         if line:
             found = heappop(early) if early and early[0] < line[-1] else line.pop()
-            if found[2].seat is found:
+            if found[2].seat == found[1]:
                 return found
             self.left_behind -= 1
         least = self.pop()
@@ -125,13 +125,13 @@ class Seats(Generic[T]):
                 continue
             else:
                 return None
-            if entry[2].seat is entry:
+            if entry[2].seat == entry[1]:
                 return entry
             self.left_behind -= 1
 
     def clear_left_behind(self) -> None:
         """Whoever counts is here from now on, and nobody else."""
-        self._divide([entry for entry in self if entry[2].seat is entry])
+        self._divide([entry for entry in self if entry[2].seat == entry[1]])
         self.left_behind = 0
 
     def _open(self) -> None:
@@ -141,17 +141,15 @@ class Seats(Generic[T]):
         self._edge = edge = (mark + 1) << self._shift
         self._line = line = []
         for entry in bucket:
-            tag, _, child = entry
-            if child.seat is not entry:
+            tag, order, child = entry
+            if child.seat != order:
                 self.left_behind -= 1
             elif child.tag <= tag:
                 line.append(entry)
+            elif child.tag < edge:
+                line.append(child.new_entry(next(orders)))
             else:
-                child.seat = grown = (child.tag, next(orders), child)
-                if child.tag < edge:
-                    line.append(grown)
-                else:
-                    self.add(grown)
+                self.add(child.new_entry(next(orders)))
         line.sort(reverse=True)
         self._to_take -= len(bucket)
         if self._to_take <= 0:

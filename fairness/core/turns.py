@@ -117,7 +117,7 @@ class Turns(Generic[T]):
             child = branch.first
             assert child is not None  # what is ready has a seat
             if branch.others is not None:
-                if (seat := child.seat) is None or child.tag > seat[0]:  # it was charged since
+                if not child.seat or child.tag > child.seat_tag:  # it was charged since
                     branch.seat_first_anew()
                     continue
                 if not child.is_ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ from fairness.core.node import UNIT, Flow, Node, State, Ticket
 from fairness.core.rate import Rate
 from fairness.core.tree import FlowPath, Path, below
 
-LANES, TENANTS, KEYS = ["x", "y"], ["a", "b", "c"], ["1", "2"]
+LANES, TENANTS, KEYS = ["x", "y"], [1, 2, 3], ["1", "2"]
 paths = st.tuples(st.sampled_from(LANES), st.sampled_from(TENANTS), st.sampled_from(KEYS))
 nodes = paths.flatmap(lambda path: st.sampled_from([path[:1], path[:2], path]))
 costs = st.floats(1e-3, 100) | st.sampled_from([1.0, 1e-6, 1e7])
@@ -122,7 +122,7 @@ class FairQueueMachine(RuleBasedStateMachine):
             for tenant in data.draw(st.lists(st.sampled_from(TENANTS), unique=True))
         }
         ahead = data.draw(st.floats(-5, 50))
-        self.queue.adopt(lane, cast("dict[int, float]", tags), self.queue.virtual_time((lane,)) / UNIT + ahead)
+        self.queue.adopt(lane, tags, self.queue.virtual_time((lane,)) / UNIT + ahead)
 
     @rule(path=nodes, weight=st.sampled_from([0.001, 0.5, 1.0, 7.0, 10_000.0]))
     def weigh(self, path: Path, weight: float) -> None:
@@ -185,15 +185,15 @@ class FairQueueMachine(RuleBasedStateMachine):
         for node in self.all_nodes():
             assert node.is_ready == (node.size > 0 and not node.is_parked) or node.parent is node
             if node.is_ready:
-                assert node.seat is not None
+                assert node.seat
             if isinstance(node, Branch):
                 ready = [child for child in node.children.values() if child.is_ready]
                 assert (node.size, node.ready_weight) == (len(ready), sum(child.weight for child in ready))
                 seated, entries = list(node.seated()), list(node.others or ())
                 assert len(seated) == len(set(seated))
                 assert set(seated) >= set(ready)
-                assert all(child.seat is not None and child.seat[0] <= child.tag for child in seated)
-                assert node.first is min(seated, key=lambda child: child.seat or (), default=None)
+                assert all(child.seat and child.seat_tag <= child.tag for child in seated)
+                assert node.first is min(seated, key=lambda child: (child.seat_tag, child.seat), default=None)
                 if node.others is not None:
                     assert node.others.left_behind == len(entries) - len(seated[1:])
             assert node.running == sum(node in path_of(ticket.flow) for ticket in self.under_way())

@@ -34,7 +34,8 @@ class Model:
     def entry(self, tag: int) -> Entry[Any]:
         self.orders += 1
         child: Flow[Any] = Flow(self.orders, self.branch)
-        child.seat = entry = (tag, self.orders, child)
+        child.tag = tag
+        entry = child.new_entry(self.orders)
         self.counting.append(entry)
         return entry
 
@@ -45,7 +46,7 @@ class Model:
 
     def leave_behind(self, at: int) -> None:
         if self.counting:
-            self.counting.pop(at % len(self.counting))[2].seat = None
+            self.counting.pop(at % len(self.counting))[2].seat = 0
             self.seats.left_behind += 1
 
     def do(self, what: str, number: int) -> None:
@@ -61,7 +62,7 @@ class Model:
             self.seats.clear_left_behind()
             assert self.seats.left_behind == 0
         held = list(self.seats)
-        assert sorted(entry for entry in held if entry[2].seat is entry) == sorted(self.counting)
+        assert sorted(entry for entry in held if entry[2].seat == entry[1]) == sorted(self.counting)
         assert len(held) == len(self.counting) + self.seats.left_behind
         assert list(self.seats.in_order()) == sorted(held)
 
@@ -90,14 +91,13 @@ def test_thousands_come_out_in_their_order_as_each_moves_on(step: Any) -> None:
     branch: Branch[Any] = Branch("", None)
     for number in range(3000):
         child: Flow[Any] = Flow(number, branch)
-        child.seat = entry = (0, number, child)
-        seats.add(entry)
+        seats.add(child.new_entry(1 + number))
     found = seats.pop()
-    for order in range(3000, 20_000):
+    for order in range(3001, 20_000):
         assert found is not None
-        tag, _, mover = before = found
-        mover.seat = moved = (tag + step(rng), order, mover)
-        found = seats.exchange(moved)
+        before, mover = found, found[2]
+        mover.tag += step(rng)
+        found = seats.exchange(mover.new_entry(order))
         assert found > before
     assert len(list(seats)) == 2999
 
@@ -109,8 +109,7 @@ def test_who_is_far_and_has_grown_comes_out_by_the_tag_that_it_has_now() -> None
     for number in range(3 * FEW):
         child: Flow[Any] = Flow(number, branch)
         child.tag = rng.randrange(1 << 40)
-        child.seat = entry = (child.tag, number, child)
-        seats.add(entry)
+        seats.add(child.new_entry(1 + number))
     far = [entry[2] for bucket in seats._far.values() for entry in bucket]
     for each in far:
         each.tag += rng.randrange(1 << 40)
@@ -119,7 +118,7 @@ def test_who_is_far_and_has_grown_comes_out_by_the_tag_that_it_has_now() -> None
         out.append(popped)
     assert set(far) < {child for _, _, child in out}
     assert [tag for tag, _, _ in out] == sorted(child.tag for _, _, child in out)
-    assert all(entry[0] == entry[2].tag and entry[2].seat is entry for entry in out)
+    assert all(entry[0] == entry[2].tag and entry[2].seat == entry[1] for entry in out)
 
 
 def test_a_bucket_holds_a_small_part_of_the_many_however_they_are_spread() -> None:
@@ -130,8 +129,8 @@ def test_a_bucket_holds_a_small_part_of_the_many_however_they_are_spread() -> No
         branch: Branch[Any] = Branch("", None)
         for number in range(10_000):
             child: Flow[Any] = Flow(number, branch)
-            child.seat = entry = (rng.randrange(spread), number, child)
-            seats.add(entry)
+            child.tag = rng.randrange(spread)
+            seats.add(child.new_entry(1 + number))
         while seats.pop() is not None and len(list(seats)) > 9_000:
             pass
         assert 10_000 / module.FITTING / 4 < len(seats._far) < 10_000 / module.FITTING * 4
@@ -159,5 +158,5 @@ def test_of_those_left_behind_each_is_counted_also_when_they_are_cleared() -> No
         children[2].move_to(children[2].tag - 1)
         children[1].move_to(children[1].tag - 1)
         assert branch.others is not None
-        counting = [entry for entry in branch.others if entry[2].seat is entry]
+        counting = [entry for entry in branch.others if entry[2].seat == entry[1]]
         assert len(list(branch.others)) == len(counting) + branch.others.left_behind
