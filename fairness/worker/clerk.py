@@ -29,9 +29,9 @@ ENDS_S = 5.0  # how long it is waited for
 QUEUES = """
     SELECT q.name, q.lane, t.slug, t.weight, t.transactional_weight
     FROM fairness_tenantqueue q LEFT JOIN fairness_tenant t ON t.id = q.tenant_id
-    WHERE q.retired_at IS NULL
+    WHERE q.retired_at IS NULL ORDER BY q.name
 """
-TENANTS = "SELECT slug, weight, transactional_weight FROM fairness_tenant WHERE slug = ANY (%s)"
+TENANTS = "SELECT slug, weight, transactional_weight FROM fairness_tenant WHERE slug = ANY (%s) ORDER BY slug"
 REPORT = """
     INSERT INTO fairness_workerreport
         (name, started_at, seen_at, interval_s, slots, busy, waiting, idle_s, ran, ran_s, is_leaving)
