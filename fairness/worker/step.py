@@ -22,6 +22,7 @@ from fairness.queues import QueuePlan
 from fairness.unreadable import Gate
 from fairness.worker.clerk import Clerk, Known, Reports
 from fairness.worker.consumers import Consumers
+from fairness.worker.loop import read_several
 from fairness.worker.pool_door import PoolDoor
 from fairness.worker.pools import handing
 from fairness.worker.sharing import Sharing
@@ -103,6 +104,7 @@ class TenantQueues(bootsteps.StartStopStep):
         self._consumers.connected(plan)
         if self._door is not None:
             self._door.connected()
+            c.call_soon(read_several, c)
         self._timer = c.timer.call_repeatedly(TICK_S, self._tick)
         if self._is_told:
             log.info("-Q names what this worker consumes; the tenants' queues are left to others")
