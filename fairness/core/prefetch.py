@@ -3,7 +3,7 @@
 ::
 
     DELIVERED, n ahead ──── its tasks take over 100 ms, and one came ────> ASKED, one for a free slot
-        ^  n: two to four times the slots, shared by weight                  │
+        ^  n: two to eight times the slots, shared by weight                 │
         └──── they take under half of that, or it has been empty for 10 s ───┘
 
 What is delivered to one worker no other can run, so of long tasks nothing is delivered: each would wait behind another
@@ -14,10 +14,10 @@ of a second; after ten seconds it is delivered again, one message ahead, and the
 Twice the slots are shared by weight among the queues *with traffic lately*; whoever has none has one ahead. Those that
 are *crowded*, of which more than half of what may be ahead is here for a good part of the time, share the slots among
 themselves: else a hundred that have a task now and then would leave one ahead to the one that floods, and slots idle.
-Of tasks that take less than 20 ms more is ahead, up to four times the slots: what waits for a slot takes it 20 ms. A
-number that has changed is applied late and seldom, since the broker ignores what it has delivered already when a queue
-is consumed anew: by a quarter at least, and once a minute; at once only if it grows, slots stand idle, and the queue's
-tasks are known to be short.
+Of tasks that take less than 20 ms more is ahead, up to eight times the slots: what waits for a slot takes it 20 ms. Of
+eight, three run or are handed ahead, and there is a choice among the rest. A number that has changed is applied late
+and seldom, since the broker ignores what it has delivered already when a queue is consumed anew: by a quarter at least,
+and once a minute; at once only if it grows, slots stand idle, and the queue's tasks are known to be short.
 
 Pure: it reads no clock, and consumes nothing.
 """
@@ -32,7 +32,7 @@ ROUND_TRIPS = 50  # a task that takes as many is long at least: a fiftieth of it
 SHORT = 0.5  # of what is long
 AHEAD_S = 0.02  # of work that may wait for each slot, if that is more than one task
 MIN_S = 1e-6
-MOST = 4  # messages for each slot, what runs included
+MOST = 8  # messages for each slot, what runs included
 PART = 0.25  # of a slot
 LATEST = 0.2  # what the latest task, or look, counts for in the mean of its queue
 CROWDED = 0.25  # of the time

@@ -1,16 +1,19 @@
 """The fair door before a worker's pool: Celery hands it each request, and it hands them on in their turn.
 
 It stands in the place of `on_task_request`, behind Celery's ETAs and rate limits. Requests wait here, so Celery sees
-them as reserved; the pool is given no more than it has slots.
+them as reserved; the pool is given no more than it has slots, and what is handed ahead of short tasks.
 
 A task that is revoked, or has expired, when its turn comes frees its place at once. When the connection is lost, what
 waits is dropped, since it will be delivered again. Once the worker ends, nothing goes any more: what waits goes back
 with the connection. What the pool ends is learnt from it in its own threads: hence the lock.
+
+While enough is handed ahead, an end is only noted: several are settled at a time, and as many given.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
@@ -43,8 +46,9 @@ class PoolDoor:
     def __init__(self, c: Any, handing: Handing, sources: Sources, inflows: Inflows, *, by_count: bool) -> None:
         self._c, self._hand, self._sources, self._inflows = c, handing, sources, inflows
         self._lock = threading.RLock()
-        self._door: Door[Any] = Door(1, lanes=LANES, now=monotonic(), by_count=by_count)
-        self._met: dict[str, None] = {}  # tenants, the latest last
+        self._door: Door[Any] = Door(1, lanes=LANES, now=monotonic(), by_count=by_count, can_queue=handing.can_queue)
+        self._ends: deque[tuple[Ticket[Errand[Any]], float]] = deque()  # that the pool has told, and at what times
+        self._met: dict[str, None] = {}  # tenants, whom it has known longest first
         self._asking: Asking[Ticket[Errand[Any]]] = Asking(c, on_message=self._coming, on_end=self._answered)
         self._arriving: tuple[Ticket[Errand[Any]], Any] | None = None
         self._aside: dict[str, list[Any]] = {}  # queue → messages asked for that wait for their time, not for a turn
@@ -71,6 +75,8 @@ class PoolDoor:
         """Of what was given to the pool, that which it has not begun is dropped by Celery, too."""
         with self._lock:
             self._is_open = False
+            self._hand.drop()
+            self._settle()
             self._door.drop_waiting()
             self._inflows.disconnected()
             self._end_the_lost(0.0)
@@ -79,8 +85,9 @@ class PoolDoor:
         """Called twice a second in the loop's thread."""
         now = monotonic()
         with self._lock:
+            self._settle()
             self._door.resize(self._c.pool.num_processes or 1, now)
-            self._door.charge(now)
+            self._door.tick(now)
             self._end_the_lost(LOST_S)
             since: dict[str, float] = {}  # of each queue the task that runs longest
             for ticket in self._door.running:
@@ -92,11 +99,13 @@ class PoolDoor:
     def info(self) -> dict[str, Any]:
         """For `inspect stats`."""
         with self._lock:
+            self._settle()
             return {"slots": self._door.slots, "running": len(self._door.running), "waiting": self._door.waiting}
 
     def figures(self) -> Figures:
         """For the report. Without a connection, or while it ends, the worker has no slots but those that are taken."""
         with self._lock:
+            self._settle()
             found = self._door.figures(monotonic())
         return found if self._is_open else replace(found, slots=found.busy, idle_s=0.0)
 
@@ -119,8 +128,9 @@ class PoolDoor:
     def changes(self, slots: int) -> list[tuple[str, int]]:
         """See ``Inflows.changes``."""
         with self._lock:
+            self._settle()
             self._inflows.round_trip_s = self._asking.round_trip_s
-            return self._inflows.changes(monotonic(), slots=slots, has_idle_slots=self._door.free > 0)
+            return self._inflows.changes(monotonic(), slots=slots, has_idle_slots=self._door.is_short)
 
     def ask(self, queue: str) -> None:
         """Take its messages one by one. Called in the loop's thread, as it may open a channel."""
@@ -147,32 +157,31 @@ class PoolDoor:
         now = monotonic()
         with self._lock:
             self._inflows.came(source.queue, now)
-            if tenant:
+            if tenant and tenant not in self._met:
                 self._meet(tenant)
-            asked = self._taken(message)
-            if (aside := self._aside.get(source.queue)) and message in aside:
+            asked = self._taken(message) if self._arriving is not None else None
+            if self._aside and message in (aside := self._aside.get(source.queue, [])):
                 aside.remove(message)
             if asked is None:
                 self._door.offer(request, path, source.queue)
             else:
                 self._door.took(asked, request, path, now)
+            is_low = self._door.is_low(len(self._ends))
         if asked is not None:
             self._run(asked)
         elif self._is_inline:
             self._pump_soon()
-        else:
+        elif is_low:
             self.pump()
 
     def pump(self) -> None:
         """Let go whoever may. Within itself it does nothing: whoever is in it goes on."""
-        if self._door.free <= 0 and not self._is_inline:
-            return  # whoever frees a slot calls this, too
         me = threading.get_ident()
         if me in self._pumping:
             return
         self._pumping.add(me)
         try:
-            while self._door.free > 0 and (ticket := self._next()) is not None:
+            while (ticket := self._next()) is not None:
                 if ticket.item.request is None:
                     self._in_loop(self._ask, ticket)
                 else:
@@ -187,9 +196,10 @@ class PoolDoor:
             self._in_loop(self._wake_up)
 
     def _next(self) -> Ticket[Errand[Any]] | None:
-        if not (self._is_open and self._c.pool.active):
-            return None
         with self._lock:
+            self._settle()
+            if not (self._door.may_give and self._is_open and self._c.pool.active):
+                return None  # whoever makes room calls this, too
             return self._door.next(monotonic())
 
     def _pump_soon(self) -> None:
@@ -207,36 +217,42 @@ class PoolDoor:
         try:
             self._hand(ticket.item.request, lambda: self._over(ticket))
         except TaskRevokedError:
-            self._end(ticket, has_run=False)
+            self._end_unrun(ticket)
         except BaseException:
-            self._end(ticket, has_run=False)
+            self._end_unrun(ticket)
             raise
 
     def _over(self, ticket: Ticket[Errand[Any]]) -> None:
         """The pool has a free slot; called in whatever thread."""
-        self._end(ticket, has_run=True)
-        if self._is_inline:
-            return
-        self.pump()
+        self._ends.append((ticket, monotonic()))
+        if not self._is_inline and self._door.is_low(len(self._ends)):
+            self.pump()
 
-    def _end(self, ticket: Ticket[Errand[Any]], *, has_run: bool) -> None:
+    def _end_unrun(self, ticket: Ticket[Errand[Any]]) -> None:
         with self._lock:
-            now = monotonic()
-            took_s = self._door.ended(ticket, now, has_run=has_run)
-            if took_s is not None:
-                self._inflows.went(ticket.item.queue, took_s if has_run else None, now)
+            self._end(ticket, monotonic(), has_run=False)
+
+    def _settle(self) -> None:
+        """What has ended. With the lock."""
+        while self._ends:
+            ticket, at = self._ends.popleft()
+            self._end(ticket, at, has_run=True)
+
+    def _end(self, ticket: Ticket[Errand[Any]], now: float, *, has_run: bool) -> None:
+        took_s = self._door.ended(ticket, now, has_run=has_run)
+        if took_s is not None:
+            self._inflows.went(ticket.item.queue, took_s if has_run else None, now)
 
     def _end_the_lost(self, after_s: float) -> None:
         """A pool of processes that was flushed forgets what it had not begun, and calls nobody."""
         if not self._hand.forgets:
             return
         now = monotonic()
-        for ticket in self._door.running:
+        for ticket in self._door.given:
             if now - ticket.item.since >= after_s and ticket.item.request not in state.reserved_requests:
-                self._end(ticket, has_run=False)
+                self._end(ticket, now, has_run=False)
 
     def _meet(self, tenant: str) -> None:
-        self._met.pop(tenant, None)
         self._met[tenant] = None
         if len(self._met) > MET:
             del self._met[next(iter(self._met))]

@@ -7,16 +7,17 @@
 | gevent | a greenlet | the greenlet's |
 | solo | the worker itself | the return |
 
-The pool's own queue stays empty: no more is given to it than it has slots. Of another pool (eventlet; prefork on a
+The pool's own queue is short: beyond its slots only what the door hands ahead is given to it, and that to threads
+alone. A process is written to when its last result has been read, so that nothing would be won by it; and a pool of
+processes that has something unwritten when the worker ends waits for it. Of another pool (eventlet; prefork on a
 transport without an event loop) the end is not learnt, so its order stays Celery's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
-
-CALLBACKS = ("on_success", "on_failure", "on_timeout")
 
 
 class Handing(Protocol):
@@ -26,9 +27,13 @@ class Handing(Protocol):
     """
 
     is_inline: bool  # it runs in the loop's thread, which reads nothing meanwhile
+    can_queue: bool  # what is given beyond its slots begins in that order
     forgets: bool  # what the pool has not begun when the connection is lost, it drops, and calls nobody
 
     def __call__(self, request: Any, over: Callable[[], None]) -> None: ...
+
+    def drop(self) -> None:
+        """The connection is lost, and what has not begun will be delivered again: it is not to begin."""
 
 
 def handing(c: Any) -> Handing | None:
@@ -50,7 +55,7 @@ def handing(c: Any) -> Handing | None:
 class Prefork:
     """The pool calls the request back in the loop's thread."""
 
-    is_inline, forgets = False, True
+    is_inline, can_queue, forgets = False, False, True
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -58,24 +63,16 @@ class Prefork:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         succeeded, failed, timed_out = request.on_success, request.on_failure, request.on_timeout
 
-        def release() -> None:
-            for name in CALLBACKS:
-                request.__dict__.pop(name, None)  # they hold the request, which holds them
-
-        def end() -> None:
-            release()
-            over()
-
         # The process is free by now: the next request goes before this one is acknowledged and accounted for.
         def on_success(*args: Any, **options: Any) -> None:
             try:
-                end()
+                over()
             finally:
                 succeeded(*args, **options)
 
         def on_failure(*args: Any, **options: Any) -> None:
             try:
-                end()
+                over()
             finally:
                 failed(*args, **options)
 
@@ -84,32 +81,45 @@ class Prefork:
                 return timed_out(soft, timeout)
             finally:
                 if not soft:
-                    end()
+                    over()
 
         request.on_success, request.on_failure, request.on_timeout = on_success, on_failure, on_timeout
         try:
             given = request.execute_using_pool(self._pool)
-        except BaseException:
-            release()
-            raise
+        finally:  # the pool has them; they hold the request
+            del request.on_success, request.on_failure, request.on_timeout
         if given is None:  # the pool is ending, and takes nothing
-            end()
+            over()
+
+    def drop(self) -> None:
+        """Celery does."""
 
 
 class Threads:
-    is_inline, forgets = False, False
+    is_inline, can_queue, forgets = False, True, False
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._futures: set[Future[Any]] = set()
 
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
-        request.execute_using_pool(self._pool).f.add_done_callback(lambda _: over())
+        def done(future: Future[Any]) -> None:
+            self._futures.discard(future)
+            over()
+
+        future = request.execute_using_pool(self._pool).f
+        self._futures.add(future)
+        future.add_done_callback(done)
+
+    def drop(self) -> None:
+        for future in tuple(self._futures):
+            future.cancel()  # which does nothing to one that has begun
 
 
 class Gevent:
     """A greenlet may be killed before it begins: its link is told of that, too."""
 
-    is_inline, forgets = False, False
+    is_inline, can_queue, forgets = False, False, False
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -117,9 +127,12 @@ class Gevent:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool).link(lambda _: over())
 
+    def drop(self) -> None:
+        """Nothing waits there."""
+
 
 class Solo:
-    is_inline, forgets = True, False
+    is_inline, can_queue, forgets = True, False, False
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -127,3 +140,6 @@ class Solo:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool)
         over()
+
+    def drop(self) -> None:
+        """Nothing waits there."""

@@ -46,8 +46,8 @@ def test_the_only_one_that_is_busy_has_it_all(flows):
     assert apply(flows, 1.0, idle=True) == {"one": 2 * SLOTS}
 
 
-@pytest.mark.parametrize(("took_s", "ahead"), [(0.05, 8), (0.02, 8), (0.01, 12), (0.001, 16), (0.0, 16)])
-def test_the_shorter_tasks_are_the_more_are_ahead_up_to_four_for_each_slot(flows, took_s, ahead):
+@pytest.mark.parametrize(("took_s", "ahead"), [(0.05, 8), (0.02, 8), (0.01, 12), (0.001, 32), (0.0, 32)])
+def test_the_shorter_tasks_are_the_more_are_ahead_up_to_eight_for_each_slot(flows, took_s, ahead):
     busy(flows, ["one"], 1.0, took_s=took_s)
 
     assert apply(flows, 1.0, idle=True) == {"one": ahead}
