@@ -8,9 +8,8 @@
 | solo | the worker itself | the return |
 
 The pool's own queue is short: beyond its slots only what the door hands ahead is given to it, and that to threads
-alone. A process is written to when its last result has been read, so that nothing would be won by it; and a pool of
-processes that has something unwritten when the worker ends waits for it. Of another pool (eventlet; prefork on a
-transport without an event loop) the end is not learnt, so its order stays Celery's.
+alone: a process is written to when its last result has been read, so that nothing would be won by it. Of another pool
+(eventlet; prefork on a transport without an event loop) the end is not learnt, so its order stays Celery's.
 """
 
 from __future__ import annotations
