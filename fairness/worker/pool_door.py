@@ -66,10 +66,14 @@ class PoolDoor:
         self._thread = threading.get_ident()
         self._asking.connected()
         self._wake_at = inf
+        self._hand.connected(self._shut)
         with self._lock:
             self._door.resize(self._c.pool.num_processes or 1, monotonic())
             self._aside.clear()
             self._is_open = True
+
+    def _shut(self) -> None:
+        self._is_open = False
 
     def disconnected(self) -> None:
         """Of what was given to the pool, that which it has not begun is dropped by Celery, too."""

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from fairness.worker.hearing import Hearing
+
 
 class Handing(Protocol):
     """Gives a request to its pool; ``over`` is called once or more, in whatever thread, when its slot is free again.
@@ -30,6 +32,9 @@ class Handing(Protocol):
     forgets: bool  # what the pool has not begun when the connection is lost, it drops, and calls nobody
 
     def __call__(self, request: Any, over: Callable[[], None]) -> None: ...
+
+    def connected(self, shut: Callable[[], None]) -> None:
+        """``shut`` is called before the pool forgets what it has not begun: it is to be given nothing more then."""
 
     def drop(self) -> None:
         """The connection is lost, and what has not begun will be delivered again: it is not to begin."""
@@ -90,6 +95,10 @@ class Prefork:
         if given is None:  # the pool is ending, and takes nothing
             over()
 
+    def connected(self, shut: Callable[[], None]) -> None:
+        if not isinstance(self._pool.flush, Hearing):
+            self._pool.flush = Hearing(self._pool, shut)
+
     def drop(self) -> None:
         """Celery does."""
 
@@ -110,6 +119,9 @@ class Threads:
         self._futures.add(future)
         future.add_done_callback(done)
 
+    def connected(self, shut: Callable[[], None]) -> None:
+        """It forgets nothing."""
+
     def drop(self) -> None:
         for future in tuple(self._futures):
             future.cancel()  # which does nothing to one that has begun
@@ -126,6 +138,9 @@ class Gevent:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool).link(lambda _: over())
 
+    def connected(self, shut: Callable[[], None]) -> None:
+        """It forgets nothing."""
+
     def drop(self) -> None:
         """Nothing waits there."""
 
@@ -139,6 +154,9 @@ class Solo:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool)
         over()
+
+    def connected(self, shut: Callable[[], None]) -> None:
+        """It forgets nothing."""
 
     def drop(self) -> None:
         """Nothing waits there."""

@@ -218,3 +218,21 @@ def test_of_long_tasks_a_worker_takes_no_more_than_it_has_slots(start, send, con
     eventually(lambda: WorkerReport.objects.get().seen_at > before)
     assert ready(limited) == 5
     assert control.ids("active") == {"limited-0"}
+
+
+def test_a_worker_that_ends_amid_short_tasks_waits_for_no_process_and_leaves_nothing_done_in_its_queue(
+    start, send, channel, plan, tmp_path
+):
+    """Some process has always just begun. Unheard, it waits for half a minute, and so the worker for it."""
+    now = tmp_path / "now"
+    now.touch()
+    worker = start("prefork", 4)
+    tasks = 1500
+    for number in range(tasks):
+        send(f"short-{number}", now)
+    worker.wait_for_line("[short-300] succeeded")
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(timeout_s=20) == 0
+    left = channel.queue_declare(plan.queue_name("default", "bulk"), passive=True).message_count
+    assert worker.output.count("] succeeded in") + left == tasks

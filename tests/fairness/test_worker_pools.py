@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 
 from fairness.core.prefetch import Inflows
 from fairness.queues import QueuePlan
+from fairness.worker import hearing
 from fairness.worker.pool_door import PoolDoor
 from fairness.worker.pools import Prefork, Threads
 from fairness.worker.sources import Sources
@@ -70,6 +72,44 @@ def test_the_slot_of_a_task_that_failed_is_free_too(given, did):
     given.on_failure(None)
 
     assert did == ["slot is free", "failed"]
+
+
+def test_what_a_process_has_begun_is_heard_before_its_pool_forgets_what_none_has():
+    told, say = os.pipe()
+    job = SimpleNamespace(_accepted=False, _write_to=SimpleNamespace(_is_alive=lambda: True))
+    did: list[str] = []
+
+    def read(fd: int, *_: Any) -> None:
+        did.append(os.read(fd, 100).decode())
+        job._accepted = True
+
+    inner = SimpleNamespace(
+        _cache={1: job}, _fileno_to_outq={told: "process"},
+        _result_handler=SimpleNamespace(_flush_outqueue=read, on_state_change=None),
+    )  # fmt: skip
+    pool = SimpleNamespace(_pool=inner, flush=lambda: did.append("forgot"))
+    handing = Prefork(pool)
+    for _ in range(2):  # a worker may lose its connection more than once
+        handing.connected(lambda: did.append("shut"))
+    os.write(say, b"it begins")
+
+    pool.flush()
+
+    assert did == ["shut", "it begins", "forgot"]
+    os.close(told)
+    os.close(say)
+
+
+def test_a_process_that_says_nothing_is_not_waited_for_for_long(monkeypatch):
+    monkeypatch.setattr(hearing, "HEAR_S", 0.0)
+    job = SimpleNamespace(_accepted=False, _write_to=SimpleNamespace(_is_alive=lambda: True))
+    did: list[str] = []
+    pool = SimpleNamespace(_pool=SimpleNamespace(_cache={1: job}), flush=lambda: did.append("forgot"))
+    Prefork(pool).connected(lambda: None)
+
+    pool.flush()
+
+    assert did == ["forgot"]
 
 
 def test_a_soft_limit_of_time_ends_nothing_and_a_hard_one_does(given, did):
@@ -140,6 +180,9 @@ class Pool:
 
     def __call__(self, request: Any, over: Callable[[], None]) -> None:  # noqa: ARG002  (a pool's signature)
         self.given.append(over)
+
+    def connected(self, shut: Callable[[], None]) -> None:
+        pass
 
     def drop(self) -> None:
         self.given.clear()
