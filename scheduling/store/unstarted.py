@@ -47,13 +47,15 @@ def read_unstarted(
 
 
 def read_suspects(connection: Connection, sql: Sql, keys: Sequence[Key]) -> list[Fire]:
+    """Those that are still claimed, in the order of their keys."""
     if not keys:
         return []
     ids, scheduled_fors, history_days = zip(*keys, strict=True)
     values = {"ids": uuids(ids), "scheduled_fors": instants(scheduled_fors), "history_days": integers(history_days)}
     rows = connection.execute(sql["suspects"], values).fetchall()
     read_at = time.monotonic()
-    return [fire_of(row, read_at) for row in rows]
+    found = {fire.id: fire for fire in (fire_of(row, read_at) for row in rows)}
+    return [found[key] for key in ids if key in found]
 
 
 def overtaken(connection: Connection, sql: Sql, suspects: Sequence[Fire], *, patience: timedelta) -> set[UUID]:
