@@ -72,6 +72,10 @@ class PoolDoor:
             self._aside.clear()
             self._is_open = True
 
+    @property
+    def is_of_threads(self) -> bool:
+        return self._hand.can_queue
+
     def _shut(self) -> None:
         self._is_open = False
 

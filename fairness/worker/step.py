@@ -104,7 +104,8 @@ class TenantQueues(bootsteps.StartStopStep):
         self._consumers.connected(plan)
         if self._door is not None:
             self._door.connected()
-            c.call_soon(read_several, c)
+            if self._door.is_of_threads:
+                c.call_soon(read_several, c)
         self._timer = c.timer.call_repeatedly(TICK_S, self._tick)
         if self._is_told:
             log.info("-Q names what this worker consumes; the tenants' queues are left to others")
