@@ -14,14 +14,15 @@ alone: a process is written to when its last result has been read, so that nothi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 from fairness.worker.hearing import Hearing
 
 
-class Handing(Protocol):
+class Handing(ABC):
     """Gives a request to its pool; ``over`` is called once or more, in whatever thread, when its slot is free again.
 
     Raises ``TaskRevokedError`` where it was revoked or has expired: ``over`` is not called then.
@@ -31,12 +32,13 @@ class Handing(Protocol):
     can_queue: bool  # what is given beyond its slots begins in that order
     forgets: bool  # what the pool has not begun when the connection is lost, it drops, and calls nobody
 
+    @abstractmethod
     def __call__(self, request: Any, over: Callable[[], None]) -> None: ...
 
-    def connected(self, shut: Callable[[], None]) -> None:
+    def connected(self, shut: Callable[[], None]) -> None:  # noqa: B027  (most pools forget nothing)
         """``shut`` is called before the pool forgets what it has not begun: it is to be given nothing more then."""
 
-    def drop(self) -> None:
+    def drop(self) -> None:  # noqa: B027  (most have nothing to drop, or Celery does it)
         """The connection is lost, and what has not begun will be delivered again: it is not to begin."""
 
 
@@ -56,7 +58,7 @@ def handing(c: Any) -> Handing | None:
     return None
 
 
-class Prefork:
+class Prefork(Handing):
     """The pool calls the request back in the loop's thread."""
 
     is_inline, can_queue, forgets = False, False, True
@@ -99,11 +101,8 @@ class Prefork:
         if not isinstance(self._pool.flush, Hearing):
             self._pool.flush = Hearing(self._pool, shut)
 
-    def drop(self) -> None:
-        """Celery does."""
 
-
-class Threads:
+class Threads(Handing):
     is_inline, can_queue, forgets = False, True, False
 
     def __init__(self, pool: Any) -> None:
@@ -119,15 +118,12 @@ class Threads:
         self._futures.add(future)
         future.add_done_callback(done)
 
-    def connected(self, shut: Callable[[], None]) -> None:
-        """It forgets nothing."""
-
     def drop(self) -> None:
         for future in tuple(self._futures):
             future.cancel()  # which does nothing to one that has begun
 
 
-class Gevent:
+class Gevent(Handing):
     """A greenlet may be killed before it begins: its link is told of that, too."""
 
     is_inline, can_queue, forgets = False, False, False
@@ -138,14 +134,8 @@ class Gevent:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool).link(lambda _: over())
 
-    def connected(self, shut: Callable[[], None]) -> None:
-        """It forgets nothing."""
 
-    def drop(self) -> None:
-        """Nothing waits there."""
-
-
-class Solo:
+class Solo(Handing):
     is_inline, can_queue, forgets = True, False, False
 
     def __init__(self, pool: Any) -> None:
@@ -154,9 +144,3 @@ class Solo:
     def __call__(self, request: Any, over: Callable[[], None]) -> None:
         request.execute_using_pool(self._pool)
         over()
-
-    def connected(self, shut: Callable[[], None]) -> None:
-        """It forgets nothing."""
-
-    def drop(self) -> None:
-        """Nothing waits there."""

@@ -16,7 +16,7 @@ from fairness.core.prefetch import Inflows
 from fairness.queues import QueuePlan
 from fairness.worker import hearing
 from fairness.worker.pool_door import PoolDoor
-from fairness.worker.pools import Prefork, Threads
+from fairness.worker.pools import Handing, Prefork, Threads
 from fairness.worker.sources import Sources
 
 
@@ -169,7 +169,7 @@ def test_a_thread_does_not_begin_what_will_be_delivered_again():
     assert (ran, over) == (["runs"], ["waits", "runs"])
 
 
-class Pool:
+class Pool(Handing):
     """A pool with a queue: it keeps what it was given, and tells an end when the test says so."""
 
     is_inline, can_queue, forgets = False, True, False
@@ -180,9 +180,6 @@ class Pool:
 
     def __call__(self, request: Any, over: Callable[[], None]) -> None:  # noqa: ARG002  (a pool's signature)
         self.given.append(over)
-
-    def connected(self, shut: Callable[[], None]) -> None:
-        pass
 
     def drop(self) -> None:
         self.given.clear()
