@@ -4,8 +4,8 @@
     python -m benchmarks.fair_door --quick
 
 Method: a database and queues of the run's own; the messages are Celery's own, in the tenants' quorum queues before a
-worker starts. ``fair`` is a worker with FAIRNESS=queues that follows the queues in use; ``stock`` is the same worker
-with FAIRNESS=limits and ``-Q``, so with Celery's prefetch and order. Both acknowledge late.
+worker starts. ``fair`` is a worker with FAIRNESS=queues that follows the queues in use; ``stock`` is Celery alone, with
+``-Q``: it has none of this project's steps. Both acknowledge late.
 
 ``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
 seconds after the first task began. ``throughput``: one queue of tasks that do nothing, drained by one worker; tasks a
@@ -46,7 +46,12 @@ from benchmarks.meters import cpu_of
 
 WEIGHTS = {"one": 1.0, "three": 3.0, "six": 6.0}
 FIVE = {f"weight-{weight}": float(weight) for weight in (1, 2, 3, 6, 12)}
-FLOODS = {"throughput": ({"lone": 1.0}, 0.0), "flood": (FIVE, 0.0), "flood_10_ms": (FIVE, 0.01)}  # weights, task_s
+FLOODS = {  # weights, task_s, messages
+    "throughput": ({"lone": 1.0}, 0.0, 20_000),
+    "flood": (FIVE, 0.0, 20_000),
+    "flood_10_ms": (FIVE, 0.01, 5_000),
+}
+QUICK = 3_000  # messages
 POOLS = {"prefork": ("-P", "prefork", "-c", "4"), "threads": ("-P", "threads", "-c", "4")}
 SLOTS = 4
 NAP_S = 0.05
@@ -135,17 +140,15 @@ class Bench:
         return int(self._channel.queue_declare(queue, passive=True).consumer_count)
 
     @contextmanager
-    def workers(
-        self, count: int, pool: str, queues: Iterable[str], *, is_fair: bool
-    ) -> Iterator[Callable[[], list[Nap]]]:
-        """While they run, what has been run so far may be read."""
+    def workers(self, count: int, pool: str, queues: Iterable[str], *, is_fair: bool) -> Iterator[Path]:
+        """While they run, the file in which they note what they have run."""
         file = self._folder / f"naps-{uuid4()}"
         file.touch()
         told = [] if is_fair else ["-Q", ",".join(queues)]
         with ExitStack() as stack:
             for number in range(count):
                 stack.enter_context(self._worker(f"w{number}", file, [*POOLS[pool], *told], is_fair=is_fair))
-            yield lambda: naps(file)
+            yield file
 
     @contextmanager
     def _worker(self, name: str, file: Path, options: Sequence[str], *, is_fair: bool) -> Iterator[None]:
@@ -165,6 +168,10 @@ class Bench:
                 process.wait()
 
 
+def has_run(file: Path) -> int:
+    return file.read_bytes().count(b"\n")
+
+
 def naps(file: Path) -> list[Nap]:
     lines = [line.split() for line in file.read_text().splitlines()]
     return [Nap(Ran(tenant, float(began), float(ended)), worker) for tenant, began, ended, worker in lines]
@@ -176,28 +183,30 @@ def shares(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
     enough = int((WARM_UP_S + MEASURED_S + 4) / NAP_S * SLOTS)
     for slug, queue in queues.items():
         bench.fill(slug, queue, enough, NAP_S)
-    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
-        until(read, "the first task")
-        since = read()[0].ran.began + WARM_UP_S
+    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as file:
+        until(lambda: has_run(file), "the first task")
+        since = naps(file)[0].ran.began + WARM_UP_S
         until(lambda: time.time() > since + MEASURED_S + 4 * NAP_S, "the last of them has ended, and has said so")
-        served = slot_time([nap.ran for nap in read()], since, since + MEASURED_S)
+        served = slot_time([nap.ran for nap in naps(file)], since, since + MEASURED_S)
     total = sum(served.values())
     found = {slug.rpartition("-")[0]: round(served.get(slug, 0.0) / total, 3) for slug in queues}
     return found | {"busy": round(total / (SLOTS * MEASURED_S), 3)}
 
 
-def throughput(bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float, *, is_fair: bool) -> Speed:
+def throughput(
+    bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float, messages: int, *, is_fair: bool
+) -> Speed:
     """Of queues that hold as much as is their weight's."""
     queues = bench.tenants(weights)
-    counts = [round(bench.options.messages * weight / sum(weights.values())) for weight in weights.values()]
+    counts = [round(messages * weight / sum(weights.values())) for weight in weights.values()]
     for (slug, queue), count in zip(queues.items(), counts, strict=True):
         bench.fill(slug, queue, count, nap_s)
     total = sum(counts)
-    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as read:
+    with bench.workers(1, pool, queues.values(), is_fair=is_fair) as file:
         seen = []
         for wanted in (total // 5, total - total // 10):
-            until(lambda wanted=wanted: len(read()) >= wanted, f"{wanted} tasks", every_s=0.2)
-            seen.append((time.monotonic(), len(read()), *cpu_s(bench.worker_pid)))
+            until(lambda wanted=wanted: has_run(file) >= wanted, f"{wanted} tasks", every_s=0.2)
+            seen.append((time.monotonic(), has_run(file), *cpu_s(bench.worker_pid)))
     (since, before, *spent), (end, after, *spent_then) = seen
     count = after - before
     cpu_us = [1e6 * (then - first) / count for first, then in zip(spent, spent_then, strict=True)]
@@ -215,11 +224,13 @@ def lone(bench: Bench, pool: str) -> float:
     queues = bench.tenants({"lone": 1.0} | {f"idle{number}": 10.0 for number in range(9)})
     slug = next(iter(queues))
     bench.fill(slug, queues[slug], int((WARM_UP_S + MEASURED_S + 2) / NAP_S * SLOTS), NAP_S)
-    with bench.workers(1, pool, queues.values(), is_fair=True) as read:
-        until(read, "the first task")
-        since = read()[0].ran.began + WARM_UP_S
+    with bench.workers(1, pool, queues.values(), is_fair=True) as file:
+        until(lambda: has_run(file), "the first task")
+        since = naps(file)[0].ran.began + WARM_UP_S
         until(lambda: time.time() > since + MEASURED_S + 4 * NAP_S, "the last of them has ended, and has said so")
-        return sum(slot_time([nap.ran for nap in read()], since, since + MEASURED_S).values()) / (SLOTS * MEASURED_S)
+        return sum(slot_time([nap.ran for nap in naps(file)], since, since + MEASURED_S).values()) / (
+            SLOTS * MEASURED_S
+        )
 
 
 def long(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
@@ -227,12 +238,12 @@ def long(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
     slots, count = 2 * SLOTS, 8 * SLOTS
     ((slug, queue),) = bench.tenants({"long": 1.0}).items()
     bench.fill(slug, queue, slots, LONGS_S[0])
-    with bench.workers(2, pool, [queue], is_fair=is_fair) as read:
-        until(lambda: len(read()) == slots and bench.consumers(queue) == (0 if is_fair else 2), "both workers")
+    with bench.workers(2, pool, [queue], is_fair=is_fair) as file:
+        until(lambda: has_run(file) == slots and bench.consumers(queue) == (0 if is_fair else 2), "both workers")
         for number in range(count):
             bench.send(slug, queue, 1, LONGS_S[number % len(LONGS_S)])
-        until(lambda: len(read()) == slots + count, "all tasks")
-        ran = read()[slots:]
+        until(lambda: has_run(file) == slots + count, "all tasks")
+        ran = naps(file)[slots:]
     begun = {worker: min(nap.ran.began for nap in ran if nap.worker == worker) for worker in ("w0", "w1")}
     since, until_last = max(begun.values()), max(nap.ran.began for nap in ran)
     busy_s = sum(slot_time([nap.ran for nap in ran], since, until_last).values())
@@ -267,11 +278,12 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return figures | {"hardware": hardware()}
 
 
-def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float) -> dict[str, Any]:
+def _by_turns(bench: Bench, pool: str, weights: Mapping[str, float], nap_s: float, messages: int) -> dict[str, Any]:
+    messages = bench.options.messages or messages
     speeds: dict[str, list[Speed]] = {"fair": [], "stock": []}
     for number in range(bench.options.rounds):
         for name in ("fair", "stock") if number % 2 else ("stock", "fair"):
-            speeds[name].append(throughput(bench, pool, weights, nap_s, is_fair=name == "fair"))
+            speeds[name].append(throughput(bench, pool, weights, nap_s, messages, is_fair=name == "fair"))
     medians = {name: Speed(*map(statistics.median, zip(*each, strict=True))) for name, each in speeds.items()}
     found: dict[str, Any] = {
         field: {name: round(getattr(speed, field)) for name, speed in medians.items()} for field in Speed._fields
@@ -286,7 +298,7 @@ def main() -> None:
     parts = ["shares", *FLOODS, "lone", "long"]
     arguments.add_argument("--only", choices=parts, action="append", help="only this part")
     arguments.add_argument("--rounds", type=int, help="of throughput (5; quick: 1)")
-    arguments.add_argument("--messages", type=int, help="of throughput (10,000; quick: 3,000)")
+    arguments.add_argument("--messages", type=int, help="of throughput (20,000, of 10 ms 5,000; quick: 3,000)")
     arguments.add_argument("--quick", action="store_true", help="prefork only")
     arguments.add_argument("--amqp", default=os.environ.get("AMQP_URL", "amqp://guest:guest@127.0.0.1:5672//"))
     arguments.add_argument("--log", default=os.devnull)
@@ -294,7 +306,7 @@ def main() -> None:
     options.pool = options.pool or (["prefork"] if options.quick else [*POOLS])
     options.only = options.only or parts
     options.rounds = options.rounds or (1 if options.quick else 5)
-    options.messages = options.messages or (3_000 if options.quick else 10_000)
+    options.messages = options.messages or (QUICK if options.quick else 0)
     os.environ["FAIRBEAT_FAIRNESS"] = "fair"
     with (
         installation(options.amqp),

@@ -1,5 +1,6 @@
 """The task and the Celery app of ``benchmarks.fair_door``: the task holds its slot for a while, and notes when, in a
-file that all append to. The app is the project's; what a stock worker is told to consume (``-Q``) it must know.
+file that all append to. The app is the project's; a stock worker's is without this project's steps, and knows what it
+is told to consume (``-Q``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from kombu import Exchange, Queue
 from project.celery import app, queue_plan
 
 if told := os.environ.get("BENCH_TENANTS"):
+    app.steps["consumer"].clear()
     specs = [queue_plan().queue(slug, "bulk") for slug in told.split(",")]
     app.conf.task_queues = [
         Queue(spec.name, Exchange(""), spec.name, queue_arguments=dict(spec.arguments)) for spec in specs
