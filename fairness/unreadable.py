@@ -29,6 +29,8 @@ from kombu.exceptions import ContentDisallowed, DecodeError, SerializerNotInstal
 from fairness.core.message_shape import problem_of
 from fairness.queues import QueuePlan
 
+KEPT = 10_000  # owners that are not asked for again
+
 log = get_logger(__name__)
 
 Handler = Callable[[Any], Any]
@@ -41,12 +43,14 @@ class Gate:
         self._tenant_header = tenant_header
         self._plan = QueuePlan()
         self._queues: dict[str, str | None] = {}  # consumer tag → queue of ours, of the present connection
+        self._owners: dict[tuple[str, str], str | None] = {}  # queue, whom a message names → whose it is
         self._consumer: Any = None
 
     def open(self, c: Any, plan: QueuePlan) -> None:
         """For the connection that the consumer has now; what it decodes and handles goes through the gate from here."""
         self._plan = plan
         self._queues.clear()
+        self._owners.clear()
         if self._consumer is None:
             self._consumer = c
             c.on_decode_error = self._undecodable(c.on_decode_error)
@@ -104,11 +108,20 @@ class Gate:
         if not self._tenant_header:
             return ""
         named = message.headers.get(self._tenant_header)
-        owner = self._plan.owner_of(queue, named if isinstance(named, str) else None)
+        owner = self._owner(queue, named)
         if self._tenant_header in message.headers:
             is_its = owner is not None and named == owner
             return "" if is_its else f"it says that it is {named!r}'s, and came through {queue!r}"
         return "" if owner is not None else f"it does not say whose it is, and came through {queue!r}, which many share"
+
+    def _owner(self, queue: str, named: object) -> str | None:
+        if not isinstance(named, str):
+            return self._plan.owner_of(queue, None)
+        if (queue, named) not in self._owners:
+            if len(self._owners) >= KEPT:
+                self._owners.clear()
+            self._owners[queue, named] = self._plan.owner_of(queue, named)
+        return self._owners[queue, named]
 
     def _reject(self, message: Any, problem: str) -> None:
         log.error(

@@ -35,6 +35,7 @@ from fairness.worker.sources import Sources
 
 LANES = {TRANSACTIONAL: 9.0}  # to 1 of each other one: what is left of the slots to bulk while both are crowded
 MET = 1000  # tenants whose weights are asked for beside those of the queues
+SEVERAL = 16  # messages in a turn where ends are settled several at a time; none of the rest waits for more
 LOST_S = 5.0  # a request that long under way of which Celery knows nothing any more has ended unseen
 
 log = get_logger(__name__)
@@ -73,8 +74,9 @@ class PoolDoor:
             self._is_open = True
 
     @property
-    def is_of_threads(self) -> bool:
-        return self._hand.can_queue
+    def messages_a_turn(self) -> int:
+        """How many a turn of the loop is to read."""
+        return SEVERAL if self._hand.can_queue else 1
 
     def _shut(self) -> None:
         self._is_open = False

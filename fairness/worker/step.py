@@ -20,9 +20,10 @@ from django.core.exceptions import ImproperlyConfigured
 from fairness.core.prefetch import ASKED, Inflows
 from fairness.queues import QueuePlan
 from fairness.unreadable import Gate
+from fairness.worker.acks import Acks
 from fairness.worker.clerk import Clerk, Known, Reports
 from fairness.worker.consumers import Consumers
-from fairness.worker.loop import read_several
+from fairness.worker.loop import read_ahead
 from fairness.worker.pool_door import PoolDoor
 from fairness.worker.pools import handing
 from fairness.worker.sharing import Sharing
@@ -62,6 +63,7 @@ class TenantQueues(bootsteps.StartStopStep):
         self._door: PoolDoor | None = None
         if hand is not None:
             self._door = PoolDoor(consumer, hand, self._sources, self._inflows, by_count=sharing.by_count)
+        self._acks = Acks(consumer) if hand is not None and self._is_amqp and consumer.hub is not None else None
         self._clerk = Clerk(
             self.lanes,
             tell=self._told,
@@ -104,8 +106,9 @@ class TenantQueues(bootsteps.StartStopStep):
         self._consumers.connected(plan)
         if self._door is not None:
             self._door.connected()
-            if self._door.is_of_threads:
-                c.call_soon(read_several, c)
+            c.call_soon(read_ahead, c, self._door.messages_a_turn)
+        if self._acks is not None:
+            self._acks.connected()
         self._timer = c.timer.call_repeatedly(TICK_S, self._tick)
         if self._is_told:
             log.info("-Q names what this worker consumes; the tenants' queues are left to others")
@@ -122,6 +125,8 @@ class TenantQueues(bootsteps.StartStopStep):
             self._timer = None
         if c.blueprint.state in (CLOSE, TERMINATE):
             self._clerk.leaving()
+        if self._acks is not None:
+            self._acks.stop()
         self._consumers.disconnected()
         if self._door is not None:
             self._door.disconnected()
