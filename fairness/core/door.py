@@ -90,6 +90,7 @@ class Door(Generic[R]):
         self._mean_s = FIRST_S  # of the latest tasks
         self._most_ahead = 0
         self._is_long_next = False  # whose turn it is needs a free slot
+        self._was_short = False
         self._asks: dict[str, Ticket[Errand[R]]] = {}  # queue → its standing ask
         self._delays: dict[str, float] = {}  # of queues that were found empty
         self._out: set[Ticket[Errand[R]]] = set()  # asks that are not answered yet
@@ -123,10 +124,10 @@ class Door(Generic[R]):
             return self._free > 0 and (self._held > 0 or bool(self._asks))
         return len(self._ahead) < self._most_ahead and self._held > 0 and not self._is_long_next
 
-    @property
-    def is_short(self) -> bool:
-        """More could run, or be handed ahead, than is here."""
-        return self._free > 0 or (self._held == 0 and len(self._ahead) < self._most_ahead)
+    def was_short(self) -> bool:
+        """Whether more could run, or be handed ahead, than is here; or could as a task ended, since this was asked."""
+        found, self._was_short = self._was_short or self._is_short, False
+        return found
 
     def is_low(self, ends: int) -> bool:
         """Whether it is time to give: slots are free, or half of what may be handed ahead is not there. ``ends``: how
@@ -249,6 +250,8 @@ class Door(Generic[R]):
             took_s = max(now - errand.since, 0.0)
             self._busy_s += max(now - max(errand.since, self._since), 0.0)
             self._begin_those_ahead(now)
+            if self._held == 0 and not self._asks and self._is_short:
+                self._was_short = True
         elif ticket in self._ahead:  # dropped by the pool, which is ending or was flushed
             del self._ahead[ticket]
             has_run, took_s = False, 0.0
@@ -293,6 +296,10 @@ class Door(Generic[R]):
         found = Figures(self._slots, len(self._running), self.waiting, interval_s, idle_s, self._ran, self._ran_s)
         self._since, self._busy_s, self._ran, self._ran_s = now, 0.0, 0, 0.0
         return found
+
+    @property
+    def _is_short(self) -> bool:
+        return self._free > 0 or (self._held == 0 and len(self._ahead) < self._most_ahead)
 
     def _begin_those_ahead(self, now: float) -> None:
         while self._ahead and self._free > 0:

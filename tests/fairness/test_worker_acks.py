@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,9 +21,9 @@ class Worker:
         self.now = 100.0
         self.sent: list[tuple[str, float]] = []
         self.celerys: list[str] = []
-        self.soon: list[Callable[[], None]] = []
+        self.soon: list[Callable[[], Any]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
-        self.hub = SimpleNamespace(call_soon=self.soon.append)
+        self.hub = SimpleNamespace(call_soon=lambda call, *args: self.soon.append(partial(call, *args)))
         self.timer = SimpleNamespace(call_after=lambda after_s, call: self.later.append((self.now + after_s, call)))
         self.connection = SimpleNamespace(connection=SimpleNamespace(connected=True, sock=sock))
         self.call_soon_ack: Any = lambda _, name: self.celerys.append(name)
@@ -35,10 +36,12 @@ class Worker:
 
     def turn(self, *, after_s: float = 0.0) -> None:
         self.now += after_s
+        soon, self.soon[:] = self.soon[:], []
+        for call in soon:
+            call()
         due = [call for at, call in self.later if at <= self.now]
         self.later = [(at, call) for at, call in self.later if at > self.now]
-        soon, self.soon[:] = self.soon[:], []
-        for call in soon + due:
+        for call in due:
             call()
 
     @property
@@ -48,11 +51,9 @@ class Worker:
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+def worker() -> Iterator[Worker]:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
-        worker = Worker(sock)
-        monkeypatch.setattr(acks, "monotonic", lambda: worker.now)
-        yield worker
+        yield Worker(sock)
 
 
 @pytest.fixture
@@ -64,31 +65,34 @@ def connected(worker: Worker) -> Acks:
 
 @pytest.mark.usefixtures("connected")
 class TestWhileTheConsumerRuns:
-    def test_the_first_goes_in_the_next_turn(self, worker):
+    def test_one_waits_a_little_so_that_its_slot_is_filled_before(self, worker):
         worker.ended("a")
         worker.turn()
-
-        assert worker.sent == [("a", 100.0)]
-
-    def test_those_that_follow_soon_go_together_once_the_time_is_over(self, worker):
-        worker.ended("a")
-        worker.turn()
-        for name in "bcd":
-            worker.ended(name)
-            worker.turn(after_s=TOGETHER_S / 8)
-        assert [name for name, _ in worker.sent] == ["a"]
+        assert worker.sent == []
 
         worker.turn(after_s=TOGETHER_S)
 
-        assert [name for name, _ in worker.sent] == ["a", "b", "c", "d"]
-        assert len({at for _, at in worker.sent[1:]}) == 1
+        assert worker.sent == [("a", 100.0 + TOGETHER_S)]
 
-    def test_one_that_comes_later_than_that_waits_for_nobody(self, worker):
+    def test_those_that_end_meanwhile_go_with_it(self, worker):
+        for name in "abc":
+            worker.ended(name)
+            worker.turn(after_s=TOGETHER_S / 8)
+        assert worker.sent == []
+
+        worker.turn(after_s=TOGETHER_S)
+
+        assert worker.sent == [(name, worker.now) for name in "abc"]
+
+    def test_those_that_end_after_that_wait_anew(self, worker):
         worker.ended("a")
         worker.turn()
-        worker.turn(after_s=2 * TOGETHER_S)
+        worker.turn(after_s=TOGETHER_S)
         worker.ended("b")
         worker.turn()
+        assert [name for name, _ in worker.sent] == ["a"]
+
+        worker.turn(after_s=TOGETHER_S)
 
         assert worker.sent[-1] == ("b", worker.now)
 
@@ -96,9 +100,11 @@ class TestWhileTheConsumerRuns:
         worker.ended("a")
         worker.call_soon_ack(lambda: 1 / 0)
         worker.ended("b")
+        worker.turn()
         with pytest.raises(ZeroDivisionError):
-            worker.turn()
-        worker.turn(after_s=2 * TOGETHER_S)
+            worker.turn(after_s=TOGETHER_S)
+        worker.turn()
+        worker.turn(after_s=TOGETHER_S)
 
         assert [name for name, _ in worker.sent] == ["a", "b"]
 
@@ -108,6 +114,7 @@ class TestWhileTheConsumerRuns:
         worker.call_soon_ack(lambda: held.append(worker.is_held_back))
         worker.call_soon_ack(lambda: held.append(worker.is_held_back))
         worker.turn()
+        worker.turn(after_s=TOGETHER_S)
 
         assert held == [True, True]
         assert not worker.is_held_back
@@ -117,6 +124,7 @@ class TestWhileTheConsumerRuns:
         worker.ended("a")
         worker.ended("b")
         worker.turn()
+        worker.turn(after_s=TOGETHER_S)
 
         assert [name for name, _ in worker.sent] == ["a", "b"]
 
@@ -126,6 +134,7 @@ def test_what_waits_goes_when_the_consumer_stops_and_after_it_nothing_waits(work
     worker.turn()
     worker.ended("b")
     connected.stop()
+    worker.turn(after_s=TOGETHER_S)
     worker.ended("c")
 
     assert [name for name, _ in worker.sent] == ["a", "b"]

@@ -267,3 +267,31 @@ def test_whatever_comes_goes_once_and_in_its_tenants_order(offers):
         own = [name for name in ran if name[0] == tenant]
         assert own == sorted(own)
     assert fair.next_wake() == math.inf
+
+
+def test_it_was_short_if_a_task_ended_and_nothing_was_here_for_its_slot():
+    fair = door()
+    offer(fair, "acme", "a")
+    first = go(fair)
+    assert not fair.was_short()
+
+    fair.ended(first, 1.0)
+    offer(fair, "acme", "b", "c")  # which came late
+    second = go(fair, 1.5)
+
+    assert fair.was_short()
+    assert not fair.was_short()
+    fair.ended(second, 2.0)
+    go(fair, 2.0)
+    assert not fair.was_short()
+
+
+def test_while_a_queue_is_asked_a_slot_without_a_message_is_not_short_of_them():
+    fair = door()
+    offer(fair, "acme", "a")
+    ticket = go(fair)
+    fair.ask("beta.bulk", "bulk", "beta", mean_s=1.0)
+    fair.ended(ticket, 1.0)
+    go(fair, 1.0)
+
+    assert not fair.was_short()

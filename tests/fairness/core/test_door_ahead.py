@@ -126,11 +126,11 @@ def test_it_is_short_of_messages_where_more_could_be_handed_ahead_than_is_here()
     fair = used_to(0.001)
     offer(fair, "acme", "a", "b")
     give(fair)
-    assert fair.is_short
+    assert fair.was_short()
 
     offer(fair, "acme", "c", "d")
     give(fair)
-    assert not fair.is_short
+    assert not fair.was_short()
 
 
 def test_what_was_handed_ahead_begins_where_slots_are_added():
