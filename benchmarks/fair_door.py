@@ -68,13 +68,13 @@ def shares(bench: Bench, pool: str, *, is_fair: bool) -> dict[str, Any]:
     return found | {"busy": round(total / (SLOTS * MEASURED_S), 3)}
 
 
-def lone(bench: Bench, pool: str) -> float:
+def lone(bench: Bench, pool: str, *, is_fair: bool) -> float:
     """The part of the slots that one tenant takes while nine heavier ones are idle."""
     with bench.tenants({"lone": 1.0} | {f"idle{number}": 10.0 for number in range(9)}) as queues:
         slug, queue = next(iter(queues.items()))
         bench.fill(slug, queue, int((WARM_UP_S + MEASURED_S + 2) / NAP_S * SLOTS), NAP_S)
-        with bench.workers(1, pool, queues, is_fair=True) as running:
-            return sum(_served(running).values()) / (SLOTS * MEASURED_S)
+        with bench.workers(1, pool, queues, is_fair=is_fair) as running:
+            return round(sum(_served(running).values()) / (SLOTS * MEASURED_S), 3)
 
 
 def _served(running: Running) -> dict[str, float]:
@@ -161,7 +161,7 @@ def compare(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
             part: throughput(bench, pool, *FLOODS[part], options.rounds) for part in FLOODS if part in options.only
         }
         if "lone" in options.only:
-            found["lone"] = round(lone(bench, pool), 3)
+            found["lone"] = {"fair": lone(bench, pool, is_fair=True), "stock": lone(bench, pool, is_fair=False)}
         if "long" in options.only:
             found["long"] = {"fair": long(bench, pool, is_fair=True), "stock": long(bench, pool, is_fair=False)}
         print(f"{pool}: {json.dumps(found)}", file=sys.stderr)
