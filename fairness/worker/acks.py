@@ -35,20 +35,20 @@ class Acks:
 
     def connected(self) -> None:
         self._link = self._c.connection.connection
-        self._is_open = True
+        self._is_due, self._is_open = False, True  # timers of the connection before are gone
 
     def stop(self) -> None:
         """Send what waits; called in the loop's thread, while the connection is there, or is known to be lost."""
         self._is_open = False
         self._send()
 
-    def __call__(self, send: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def __call__(self, send: Callable[..., Any], *args: Any, **options: Any) -> None:
         """Of a message, in whatever thread."""
-        if not self._is_open:
-            return self._celerys(send, *args, **options)
         self._waiting.append(partial(send, *args, **options))
-        self._send_later()
-        return None
+        if self._is_open:  # asked after that: `stop` sends what was appended before it
+            self._send_later()
+        else:
+            self._celerys(self._send)
 
     def _send_later(self) -> None:
         if not self._is_due:
@@ -68,7 +68,7 @@ class Acks:
     @contextmanager
     def _one_packet(self) -> Iterator[None]:
         """What is written to RabbitMQ's socket meanwhile goes out at the end."""
-        if CORK is None or not self._link.connected:
+        if CORK is None or self._link is None or not self._link.connected:
             yield
             return
         sock = self._link.sock

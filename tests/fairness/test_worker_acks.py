@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -20,13 +21,17 @@ class Worker:
     def __init__(self, sock: socket.socket) -> None:
         self.now = 100.0
         self.sent: list[tuple[str, float]] = []
-        self.celerys: list[str] = []
+        self.celerys = 0  # that Celery was to send
         self.soon: list[Callable[[], Any]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.hub = SimpleNamespace(call_soon=lambda call, *args: self.soon.append(partial(call, *args)))
         self.timer = SimpleNamespace(call_after=lambda after_s, call: self.later.append((self.now + after_s, call)))
         self.connection = SimpleNamespace(connection=SimpleNamespace(connected=True, sock=sock))
-        self.call_soon_ack: Any = lambda _, name: self.celerys.append(name)
+        self.call_soon_ack: Any = self._celerys_way
+
+    def _celerys_way(self, send: Callable[[], None]) -> None:
+        self.celerys += 1
+        send()
 
     def ended(self, name: str) -> None:
         self.call_soon_ack(self.send, name)
@@ -137,12 +142,32 @@ def test_what_waits_goes_when_the_consumer_stops_and_after_it_nothing_waits(work
     worker.turn(after_s=TOGETHER_S)
     worker.ended("c")
 
-    assert [name for name, _ in worker.sent] == ["a", "b"]
-    assert worker.celerys == ["c"]
+    assert [name for name, _ in worker.sent] == ["a", "b", "c"]
+    assert worker.celerys == 1
+
+
+def test_one_that_a_thread_brings_while_the_consumer_stops_is_not_left_behind(worker, connected, monkeypatch):
+    class StoppedBefore(deque[Any]):
+        def append(self, send: Any) -> None:
+            connected.stop()
+            super().append(send)
+
+    class StoppedAfter(deque[Any]):
+        def append(self, send: Any) -> None:
+            super().append(send)
+            connected.stop()
+
+    for waiting in StoppedBefore(), StoppedAfter():
+        connected.connected()
+        monkeypatch.setattr(connected, "_waiting", waiting)
+        worker.ended("a")
+
+    assert [name for name, _ in worker.sent] == ["a", "a"]
 
 
 def test_before_there_is_a_connection_celery_sends_them(worker):
     Acks(worker)
     worker.ended("a")
 
-    assert worker.celerys == ["a"]
+    assert [name for name, _ in worker.sent] == ["a"]
+    assert worker.celerys == 1
