@@ -67,7 +67,8 @@ class _Reading:
 
     def _go_on(self) -> None:
         self._is_due = False
-        self()
+        if self._link.connected:  # else the loop may have the next connection by now
+            self()
 
     def _receive(self) -> None:
         try:

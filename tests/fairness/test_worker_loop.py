@@ -188,6 +188,18 @@ def test_a_connection_that_is_closed_is_no_socket_without_messages(ends):
         loop.readers[ours]()
 
 
+def test_what_was_left_of_a_connection_that_was_lost_does_not_end_the_next_one(ends):
+    theirs, ours = ends
+    _, link, loop = worker(ours, messages=1)
+    theirs.sendall(b"".join(map(message, bodies(1, 2))))
+    loop.readers[ours]()
+    link.transport.connected = False
+
+    loop.soon.pop()()
+
+    assert link.read == bodies(1, 1)
+
+
 def test_what_is_no_rabbitmq_is_read_as_ever(ends):
     _, _, loop = worker(ends[1], transport="redis")
 
