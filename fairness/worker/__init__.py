@@ -5,6 +5,7 @@ weights of tenants as they come and go; after a reconnect it starts from nothing
 
 - `consumers`: begins and ends to consume, in small steps. `fairness.core.prefetch`: how many messages ahead.
 - `pool_door`: the order in which requests go to the pool. `fairness.core.door`: the decisions. `pools`: each kind.
+- `loop` and `acks`: read what came in few system calls, and acknowledge together what ends together.
 - `asking`: takes messages of long tasks one by one, so that none waits here while a slot elsewhere is free.
 - `clerk`: reads Postgres, and reports to it, in a thread.
 
