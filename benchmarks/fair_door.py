@@ -10,10 +10,10 @@ worker starts. ``fair`` is a worker with FAIRNESS=queues that follows the queues
 ``shares``: tenants of weights 1, 3 and 6 are flooded with tasks that sleep; shares of slot-time between two and twelve
 seconds after the first task began. ``throughput``: one queue of tasks that do nothing; ``flood``: five queues, of
 weights 1, 2, 3, 6 and 12; ``flood_10_ms``: of tasks that sleep for 10 ms. Fair and stock, each with queues of its own,
-run by turns of a second and a half while the other one is stopped, five turns each in an order that alternates: so the
-machine's moods, which last longer, are the same for both. Tasks a second in a turn but for its first third of a second;
-``ratios``: fair to stock in each pair of turns, and ``ratio`` their median. ``cpu_us``: what a worker's processes, and
-of them its main one, took of each task.
+run by turns of a second and a half while the other one is stopped, five turns each in an order that alternates: so both
+meet the same machine. Tasks a second in a turn but for its first third of a second; ``ratios``: fair to stock in each
+pair of turns, which vary by a fifth and more (``--rounds 11`` tells more); ``ratio``: their median. ``cpu_us``: what a
+worker's processes, and of them its main one, took of each task.
 ``lone``: the part of all slots that one tenant of small weight takes beside nine that are idle. ``long``: two workers,
 and one queue of tasks of 0.8 and 0.2 s by turns, four for each slot: ``waited_beside_idle_s`` are the slot-seconds that
 were idle while not all had begun. The last line is JSON.

@@ -17,7 +17,7 @@ themselves: else a hundred that have a task now and then would leave one ahead t
 Of tasks that take less than 20 ms more is ahead, up to eight times the slots: what waits for a slot takes it 20 ms. Of
 eight, three run or are handed ahead, and there is a choice among the rest. A number that has changed is applied late
 and seldom, since the broker ignores what it has delivered already when a queue is consumed anew: by a quarter at least,
-and once a minute; at once only if it grows, slots stand idle, and the queue's tasks are known to be short.
+and once a minute; at once only if it grows, slots lack messages, and the queue's tasks are known to be short.
 
 Pure: it reads no clock, and consumes nothing.
 """
@@ -146,7 +146,7 @@ class Inflows:
         if (found := self._queues.get(queue)) is not None:
             found.ahead = None
 
-    def changes(self, now: float, *, slots: int, has_idle_slots: bool) -> list[tuple[str, int]]:
+    def changes(self, now: float, *, slots: int, lacks_messages: bool) -> list[tuple[str, int]]:
         """Which queues are to be consumed otherwise than they are, and how."""
         self._look(now)
         active = {name for name, queue in self._queues.items() if self._counts(queue, now)}
@@ -157,7 +157,7 @@ class Inflows:
             total = of_crowded if name in crowded else of_active
             share = _ahead(slots * queue.weight / total, queue.mean_s) if name in active else 1
             is_known = queue.ahead is not None and queue.mean_s is not None
-            is_short = is_known and queue.most >= (queue.ahead or 0) and has_idle_slots
+            is_short = is_known and queue.most >= (queue.ahead or 0) and lacks_messages
             queue.most = queue.here
             ahead = self._wanted(queue, share, now, is_short=is_short)
             if ahead != queue.ahead:

@@ -140,7 +140,7 @@ class PoolDoor:
         with self._lock:
             self._settle()
             self._inflows.round_trip_s = self._asking.round_trip_s
-            return self._inflows.changes(monotonic(), slots=slots, has_idle_slots=self._door.was_short())
+            return self._inflows.changes(monotonic(), slots=slots, lacks_messages=self._door.was_short())
 
     def ask(self, queue: str) -> None:
         """Take its messages one by one. Called in the loop's thread, as it may open a channel."""

@@ -189,7 +189,7 @@ class TenantQueues(bootsteps.StartStopStep):
             changes = self._door.changes(self._slots)
         else:
             self._inflows.set_queues(weights)
-            changes = self._inflows.changes(monotonic(), slots=self._slots, has_idle_slots=False)
+            changes = self._inflows.changes(monotonic(), slots=self._slots, lacks_messages=False)
         self._consumers.apply(dict(changes))
 
     def _applied(self, queue: str, ahead: int) -> None:

@@ -12,7 +12,7 @@ SLOTS = 4
 
 
 def apply(flows: Inflows, now: float, *, idle: bool = False) -> dict[str, int]:
-    changes = dict(flows.changes(now, slots=SLOTS, has_idle_slots=idle))
+    changes = dict(flows.changes(now, slots=SLOTS, lacks_messages=idle))
     for queue, ahead in changes.items():
         flows.applied(queue, ahead, now)
     return changes
