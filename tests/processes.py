@@ -7,7 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,16 +40,17 @@ class Spawned:
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self.command = command
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        with _sigint_as_from_a_terminal():
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._ended = False
@@ -112,3 +114,18 @@ class Spawned:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+
+@contextmanager
+def _sigint_as_from_a_terminal() -> Iterator[None]:
+    """Tests that a shell runs in its background inherit an ignored SIGINT, and so would what they start, which then
+    rightly does not end by it (POSIX, "Asynchronous Lists")."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
