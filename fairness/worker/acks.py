@@ -12,6 +12,7 @@ end and its acknowledgement. Nothing waits once the consumer stops: what a pool 
 from __future__ import annotations
 
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -31,10 +32,13 @@ class Acks:
         self._waiting: deque[Callable[[], Any]] = deque()
         self._is_due = self._is_open = False
         self._link: Any = None
+        self._loop = 0
         c.call_soon_ack = self
 
     def connected(self) -> None:
+        """Called in the loop's thread."""
         self._link = self._c.connection.connection
+        self._loop = threading.get_ident()
         self._is_due, self._is_open = False, True  # timers of the connection before are gone
 
     def stop(self) -> None:
@@ -53,7 +57,10 @@ class Acks:
     def _send_later(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._c.hub.call_soon(self._c.timer.call_after, TOGETHER_S, self._send)  # the timer is the loop's
+            if threading.get_ident() == self._loop:
+                self._c.timer.call_after(TOGETHER_S, self._send)
+            else:  # the timer is the loop's
+                self._c.hub.call_soon(self._c.timer.call_after, TOGETHER_S, self._send)
 
     def _send(self) -> None:
         self._is_due = False  # first: who comes in between goes now, or asks for the next time

@@ -50,7 +50,7 @@ class _Reading:
 
     def __init__(self, hub: Any, link: Any, messages: int) -> None:
         self._hub, self._link, self._transport, self._messages = hub, link, link.transport, messages
-        self._is_due = False
+        self._is_due = self._is_alarmed = False
 
     def __call__(self) -> None:
         """Raises what the connection does."""
@@ -64,6 +64,14 @@ class _Reading:
         if _has_frame(self._transport._read_buffer) and not self._is_due:
             self._is_due = True
             self._hub.call_soon(self._go_on)
+            if not self._is_alarmed:
+                self._alarm()
+
+    def _alarm(self) -> None:
+        """Nothing is in the socket any more that would wake the loop; see `soon`."""
+        self._is_alarmed = self._is_due
+        if self._is_alarmed:
+            self._hub.timer.call_after(AT_ONCE_S, self._alarm)
 
     def _go_on(self) -> None:
         self._is_due = False

@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,27 @@ class TestWhileTheConsumerRuns:
         worker.turn(after_s=TOGETHER_S)
 
         assert worker.sent[-1] == ("b", worker.now)
+
+    def test_one_of_a_thread_wakes_the_loop_and_waits_there(self, worker):
+        thread = Thread(target=worker.ended, args=["a"])
+        thread.start()
+        thread.join()
+        assert worker.later == []
+        worker.turn(after_s=0.5)
+        assert worker.sent == []
+
+        worker.turn(after_s=TOGETHER_S)
+
+        assert worker.sent == [("a", worker.now)]
+
+    def test_one_that_the_loop_brings_before_it_waits_for_its_sockets_does_not_wait_as_long(self, worker):
+        worker.soon.append(partial(worker.ended, "a"))
+        worker.turn()
+        assert worker.soon == []  # which would be done after the wait
+
+        worker.turn(after_s=TOGETHER_S)
+
+        assert worker.sent == [("a", worker.now)]
 
     def test_one_that_fails_keeps_no_other_from_going(self, worker):
         worker.ended("a")

@@ -7,10 +7,12 @@ import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from amqp.exceptions import RecoverableConnectionError
 from amqp.transport import TCPTransport
+from kombu.asynchronous import Hub
 
 from fairness.worker.loop import read_ahead
 
@@ -46,6 +48,8 @@ class Link:
 class Loop:
     """Celery's hub, as far as it is used; a turn is made when the test says so."""
 
+    timer = Mock()
+
     def __init__(self) -> None:
         self.readers: dict[object, Callable[[], None]] = {}
         self.soon: list[Callable[[], None]] = []
@@ -68,12 +72,15 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield theirs, ours
 
 
-def worker(ours: socket.socket, *, messages: int = 16, transport: str = "amqp") -> tuple[Any, Link, Loop]:
+def worker(ours: socket.socket, *, messages: int = 16, transport: str = "amqp") -> tuple[Link, Loop]:
     link, loop = Link(ours), Loop()
+    read_ahead(consumer(link, loop, transport=transport), messages)
+    return link, loop
+
+
+def consumer(link: Link, hub: Any, *, transport: str = "amqp") -> Any:
     connection = SimpleNamespace(connection=link, transport=SimpleNamespace(driver_type=transport))
-    c = SimpleNamespace(hub=loop, connection=connection)
-    read_ahead(c, messages)
-    return c, link, loop
+    return SimpleNamespace(hub=hub, connection=connection)
 
 
 def bodies(first: int, last: int) -> list[bytes]:
@@ -82,7 +89,7 @@ def bodies(first: int, last: int) -> list[bytes]:
 
 def test_all_messages_that_are_there_are_read_in_one_turn(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     theirs.sendall(b"".join(map(message, bodies(1, 5))))
 
     loop.readers[ours]()
@@ -93,7 +100,7 @@ def test_all_messages_that_are_there_are_read_in_one_turn(ends):
 
 def test_what_is_more_than_a_turns_is_read_in_the_next_one(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours, messages=2)
+    link, loop = worker(ours, messages=2)
     theirs.sendall(b"".join(map(message, bodies(1, 5))))
 
     loop.readers[ours]()
@@ -108,7 +115,7 @@ def test_what_is_more_than_a_turns_is_read_in_the_next_one(ends):
 
 def test_the_next_turn_is_asked_for_once_however_often_the_socket_has_something(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours, messages=1)
+    link, loop = worker(ours, messages=1)
     theirs.sendall(b"".join(map(message, bodies(1, 5))))
 
     loop.readers[ours]()
@@ -118,10 +125,34 @@ def test_the_next_turn_is_asked_for_once_however_often_the_socket_has_something(
     assert len(loop.soon) == 1
 
 
+def test_the_loop_does_not_wait_for_its_sockets_while_messages_are_left(ends):
+    theirs, ours = ends
+    link, hub = Link(ours), Hub()
+    waits: list[float] = []  # those before which something was left
+    poll = hub.poller.poll
+
+    def poll_timed(timeout: float) -> Any:
+        if 0 < len(link.read) < 5:
+            waits.append(timeout)
+        return poll(timeout)
+
+    hub.poller.poll = poll_timed
+    read_ahead(consumer(link, hub), messages=1)
+    theirs.sendall(b"".join(map(message, bodies(1, 5))))
+
+    turns = hub.create_loop()
+    while len(link.read) < 5:
+        next(turns)
+    hub.close()
+
+    assert link.read == bodies(1, 5)
+    assert max(waits) <= 0.001
+
+
 @pytest.mark.parametrize("at", [1, 7, 8, 12, 30])
 def test_a_frame_in_two_parts_is_read_when_the_second_has_come_and_nobody_waits_for_it(ends, at):
     theirs, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     whole = message(b"body")
 
     theirs.sendall(whole[:at])
@@ -135,7 +166,7 @@ def test_a_frame_in_two_parts_is_read_when_the_second_has_come_and_nobody_waits_
 
 def test_a_message_larger_than_what_is_received_at_once_is_read_in_as_many_turns_as_it_takes(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     theirs.sendall(message(b"x" * 50_000))
 
     for _ in range(4):
@@ -146,7 +177,7 @@ def test_a_message_larger_than_what_is_received_at_once_is_read_in_as_many_turns
 
 def test_a_wake_up_for_nothing_reads_nothing(ends):
     _, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
 
     loop.readers[ours]()
 
@@ -156,7 +187,7 @@ def test_a_wake_up_for_nothing_reads_nothing(ends):
 
 def test_what_came_before_the_end_of_the_connection_is_read_before_that_is_told(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     theirs.sendall(message(b"last"))
     theirs.close()
 
@@ -170,7 +201,7 @@ def test_what_came_before_the_end_of_the_connection_is_read_before_that_is_told(
 
 def test_a_connection_that_is_reset_is_known_to_be_lost(ends):
     _, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     ours.close()
 
     with pytest.raises(OSError, match="descriptor"):
@@ -181,7 +212,7 @@ def test_a_connection_that_is_reset_is_known_to_be_lost(ends):
 
 def test_a_connection_that_is_closed_is_no_socket_without_messages(ends):
     _, ours = ends
-    _, link, loop = worker(ours)
+    link, loop = worker(ours)
     link.transport.connected = False
 
     with pytest.raises(RecoverableConnectionError):
@@ -190,7 +221,7 @@ def test_a_connection_that_is_closed_is_no_socket_without_messages(ends):
 
 def test_what_was_left_of_a_connection_that_was_lost_does_not_end_the_next_one(ends):
     theirs, ours = ends
-    _, link, loop = worker(ours, messages=1)
+    link, loop = worker(ours, messages=1)
     theirs.sendall(b"".join(map(message, bodies(1, 2))))
     loop.readers[ours]()
     link.transport.connected = False
@@ -201,6 +232,6 @@ def test_what_was_left_of_a_connection_that_was_lost_does_not_end_the_next_one(e
 
 
 def test_what_is_no_rabbitmq_is_read_as_ever(ends):
-    _, _, loop = worker(ends[1], transport="redis")
+    _, loop = worker(ends[1], transport="redis")
 
     assert loop.readers == {}
