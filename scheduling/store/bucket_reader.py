@@ -8,9 +8,9 @@ calendar may change without the job; and one with large arguments, of which memo
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import islice
 from uuid import UUID
 
 from scheduling.core.due import Due, DueJob, ScheduledJob
@@ -131,16 +131,17 @@ class BucketReader:
 
     def _with_jobs(self, connection: Connection, entries: Sequence[Kept]) -> list[DueJob]:
         kept = self._jobs
-        unknown = [row[JOB] for _, row in entries if row[JOB] not in kept]
+        jobs = {row[JOB]: kept[row[JOB]] for _, row in entries if row[JOB] in kept}
+        unknown = [row[JOB] for _, row in entries if row[JOB] not in jobs]
         read = self._read_jobs(connection, unknown) if unknown else {}
         due = []
         for slot, row in entries:
-            is_kept = row[JOB] not in read
-            job = kept.get(row[JOB]) if is_kept else read[row[JOB]]
+            is_kept = (job := jobs.get(row[JOB])) is not None
+            job = job or read.get(row[JOB])
             if job is not None and job.version == row[VERSION]:
                 due.append(DueJob(job, row[SCHEDULED_FOR], row[FIRE_AT], slot, row[FIRED], is_kept))
             else:  # deleted; or edited, and about to be planned anew
-                self._jobs.pop(row[JOB], None)
+                kept.pop(row[JOB], None)
                 self._orphans[row[JOB]] = row[SHARD]
         return due
 
@@ -154,7 +155,8 @@ class BucketReader:
             if job.calendar is None and len(job.work.args) + len(job.work.kwargs) <= KEPT_ARGUMENTS:
                 self._jobs[job.work.job_id] = job
         if (excess := len(self._jobs) - KEPT_JOBS) > 0:
-            self.forget(list(islice(self._jobs, excess)))  # the first to come are the first to go
+            # not the first to come: jobs come round, and these would be the next that are wanted
+            self.forget(random.sample(tuple(self._jobs), excess))
         return jobs
 
 

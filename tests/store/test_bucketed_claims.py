@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 
 from scheduling.models import Entry, Fire, Job
+from scheduling.store import bucket_reader
 from scheduling.store.bucketed import BucketedStore
 from tests.fires import make_fire
 from tests.store.owner import Owner, next_of, rows
@@ -101,3 +102,24 @@ def test_the_last_occurrence_of_a_schedule_leaves_neither_an_entry_nor_a_job_tha
     assert rows(job) == ["11:59:00 claimed", "12:00:00 claimed", "12:01:00 claimed"]
     assert (next_of(job), Entry.objects.count()) == (None, 0)
     assert Job.objects.values_list("in_bucket", "fired").get() == (False, 3)
+
+
+def test_jobs_that_there_is_no_room_to_remember_are_claimed_like_the_others(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_reader, "KEPT_JOBS", 30)
+    for _ in range(40):
+        Job.objects.every(TASK, MINUTE, anchor=NOON - MINUTE)
+    assert [len(owner.look(NOON + MINUTE * minute)) for minute in range(-1, 6)] == [40] * 7
+
+
+def test_of_more_jobs_than_can_be_remembered_most_are_found_so_when_they_come_round(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_reader, "KEPT_JOBS", 20)
+    for second in range(24):
+        Job.objects.every(TASK, MINUTE, anchor=NOON - MINUTE + timedelta(seconds=second))
+    looks = [owner.look(NOON + timedelta(seconds=second)) for second in range(-60, 300)]
+    plans = [plan.due for plans in looks[120:] for plan in plans]
+    assert len(plans) == 24 * 4
+    assert sum(due.is_kept for due in plans) > 24 * 4 / 2
