@@ -35,7 +35,8 @@ class Appetite:
     ) -> None:
         self._limits, self._outstanding, self._wheel, self._gates = limits, outstanding, wheel, gates
         self._turns = turns
-        self._asked_at, self._full = -inf, frozenset[int]()
+        self._asked_at = -inf
+        self._full = self._crowding = frozenset[int]()
         self.most: Mapping[int, int] = NO_BOUNDS  # of whom something waits, though not enough: so many more are
 
     def takes_more(self, now: float) -> bool:
@@ -61,14 +62,14 @@ class Appetite:
             return False
         before, self._asked_at = self._full, now
         self._full, self.most = self._turns.full_and_most(now)
+        is_crowded = len(self._wheel) > self._limits.ahead // 2  # the others need room for what they have due
+        self._crowding = self._wheel.crowded_by(self._limits.ahead // 4) if is_crowded else frozenset()
         return bool(before - self._full)
 
     @property
     def full(self) -> frozenset[int]:
         """Tenants that have enough here: nothing is read of what they have due."""
-        if len(self._wheel) > self._limits.ahead // 2:  # the others need room for what they have due
-            return self._full | self._wheel.crowded_by(self._limits.ahead // 4)
-        return self._full
+        return self._full | self._crowding
 
     def overfull(self, now: float) -> frozenset[int]:
         """Those of whom what waits in the store is not read, either. It has precedence: new jobs of a flood would keep

@@ -72,7 +72,7 @@ class Engine(EngineShares):
         self._marks = marks = Marks()
         self._outstanding = outstanding = Outstanding()
         self._leaving = leaving = HandOvers(outstanding, marks)
-        self._wheel = wheel = FireWheel(clock, leaving, counts=limits.fairness is not None)
+        self._wheel = wheel = FireWheel(clock, leaving)
         self._upkeep = Upkeep(clock, marks)
         self._walk = Walk(limits.start_patience_s)
         self.ticks = Ticks()

@@ -37,13 +37,13 @@ class FairLooks:
 
     def nothing_due(self, look: ReadDue, found: Due) -> None:
         """Nothing that is claimed here: what it has found of a shard that leaves is left to the next owner."""
-        self.in_step.looked(look, found)
+        self._keep_in_step(look, found)
         self.holds.looked(look, found, _keys(found.jobs))
         self.holds.claimed(look.shards)
 
     def planned(self, look: ReadDue, found: Due, plans: Sequence[JobPlan]) -> None:
         """Its claim is under way."""
-        self.in_step.looked(look, found)
+        self._keep_in_step(look, found)
         is_short = self.turns.is_short
         if self.holds.since or is_short:
             planned = {plan.due.work.job_id for plan in plans}
@@ -52,6 +52,12 @@ class FairLooks:
             self.holds.looked(look, found, left)
             if is_short:
                 self._shortage.looked(look, found, left, self._clock.monotonic(), self._clock.now())
+
+    def _keep_in_step(self, look: ReadDue, found: Due) -> None:
+        if self.turns.holds_up:
+            self.in_step.looked(look, found)
+        else:  # the halves take turns, and all that is read goes at once
+            self.in_step.forget()
 
     def claimed(self, claim: Claim) -> None:
         self.holds.claimed(claim.looked_at)

@@ -101,7 +101,8 @@ class Intake:
 
     def due_read(self, look: ReadDue, found: Due, shards: Collection[int], *, may_act: bool) -> list[Claim]:
         """Plans a claim for the jobs of these shards."""
-        mine = [job for job in found.jobs if job.work.shard in shards]
+        are_ours = look.shards <= frozenset(shards)  # as nearly always
+        mine = found.jobs if are_ours else [job for job in found.jobs if job.work.shard in shards]
         if not mine or not may_act:
             self._looks.succeed(look.shards, self._clock.monotonic())
             if self._fair is not None and not mine:

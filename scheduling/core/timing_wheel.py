@@ -100,6 +100,10 @@ class TimingWheel(Generic[T]):
         self._now = start_tick
         self.clear()
 
+    def __iter__(self) -> Iterator[T]:
+        """In no particular order."""
+        return (item for _, item in self._entries())
+
     def __len__(self) -> int:
         return self._size
 

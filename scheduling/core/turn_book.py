@@ -58,6 +58,11 @@ class TurnBook:
         return len(self.queue)
 
     @property
+    def holds_up(self) -> bool:
+        """Not everybody goes at once: a lane has a bound, or somebody waits for a limit."""
+        return self.waiting > 0 or any(room.limit is not None for room in self.rooms.values())
+
+    @property
     def is_limited(self) -> bool:
         """Whether any tenant has limits."""
         return bool(self.terms.asking)

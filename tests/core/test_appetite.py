@@ -36,7 +36,7 @@ class Node:
     def __init__(self, turns: Turns | None = None) -> None:
         clock = ManualClock()
         self.outstanding, self.gates = Outstanding(), Gates()
-        self.wheel = FireWheel(clock, HandOvers(self.outstanding, Marks()), counts=True)
+        self.wheel = FireWheel(clock, HandOvers(self.outstanding, Marks()))
         self.appetite = Appetite(
             LIMITS,
             outstanding=self.outstanding,
@@ -100,10 +100,11 @@ def test_what_waits_of_a_full_tenant_is_read_until_twice_as_much_is_here() -> No
 
 def test_once_the_wheel_is_half_full_who_has_a_quarter_of_it_is_full_too() -> None:
     node = Node(Turns({2}))
-    node.appetite.ask(0.0)
     node.has(LIMITS.ahead // 4 + 1, tenant=1)
     node.has(LIMITS.ahead // 4 - 1, tenant=3)
+    node.appetite.ask(0.0)
     assert node.appetite.full == {2}
     node.has(1, tenant=3)
+    node.appetite.ask(FULL_S)
     assert node.appetite.full == {1, 2}
     assert node.appetite.overfull(0.0) == {1}

@@ -16,8 +16,8 @@ LATE_S = 9.0
 class Looks:
     """At shards 1 and 2, in each of which tenant 1 has more due than a look takes: in shard 2 it is older."""
 
-    def __init__(self) -> None:
-        self.desk = FairDesk(shards=(1, 2))
+    def __init__(self, *, slots: int | None = 4) -> None:
+        self.desk = FairDesk(shards=(1, 2), slots=slots)
         self.desk.engine.look_now()
         self.reads = {read.shards: read for read in of(ReadDue, self.desk.pass_time())}
 
@@ -44,6 +44,13 @@ def test_who_is_older_in_the_other_half_waits_for_it() -> None:
     looks.answer(EVEN)
     looks.answer(ODD)
     assert looks.left_out(ODD) == {1}
+
+
+def test_nobody_waits_where_nothing_bounds_what_goes() -> None:
+    looks = Looks(slots=None)
+    looks.answer(EVEN)
+    looks.answer(ODD)
+    assert looks.left_out(ODD) == set()
 
 
 def test_nobody_waits_for_a_shard_that_was_lost_while_it_was_looked_at() -> None:

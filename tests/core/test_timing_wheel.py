@@ -230,6 +230,7 @@ def test_items_that_leave_are_handed_over_and_the_rest_stay_in_order() -> None:
         (1, "f", 99 * DAY),
     ]:
         wheel.add(NOW + distance, (shard, name))
+    assert sorted(wheel) == [(1, "a"), (1, "c"), (1, "f"), (2, "b"), (2, "d"), (2, "e")]
     assert sorted(wheel.remove_if(lambda item: item[0] == 1)) == [(1, "a"), (1, "c"), (1, "f")]
     assert len(wheel) == 3
     assert wheel.advance(NOW + 99 * DAY) == [(2, "b"), (2, "e"), (2, "d")]
