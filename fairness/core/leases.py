@@ -73,18 +73,18 @@ class Leases:
             return None
         return tuple(self._purses.setdefault(key, Purse(key, bound)) for key, bound in bounds)
 
-    def spend(self, purses: tuple[Purse, ...], now: float) -> bool:
-        """A token of each of these rates, or of none."""
+    def spend(self, purses: tuple[Purse, ...], most: int, now: float) -> int:
+        """Tokens of each of these rates, as many of one as of another, at most so many: how many."""
+        count = min(most, *(purse.left if now - purse.used_at <= IDLE_S else 0 for purse in purses))
+        if not count:
+            self._want(purses, now)
+            return 0
         for purse in purses:
-            if not purse.left or now - purse.used_at > IDLE_S:
-                self._want(purses, now)
-                return False
-        for purse in purses:
-            purse.left -= 1
+            purse.left -= count
             purse.used_at = now
             if purse.left <= purse.low and not purse.is_asked:
                 self._want((purse,), now)
-        return True
+        return count
 
     def keep_only(self, bound_of: Callable[[BoundKey], Bound | None]) -> None:
         """Limits are these now: what was leased under others is forgotten, and ``purses`` are to be asked for anew."""

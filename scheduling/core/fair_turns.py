@@ -26,7 +26,7 @@ from fairness.core.node import TURN, Ticket
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Admit, Asked, Lease, Settlement
-from scheduling.core.fire import Fire
+from scheduling.core.fire import Fire, Lane
 from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
 from scheduling.core.turn_book import TurnBook
 from scheduling.core.turn_gates import Asking
@@ -65,44 +65,51 @@ class FairTurns(TurnBook):
 
     # -- coming ------------------------------------------------------------------------------------------------
 
-    def go(self, fires: Iterable[Fire], now: float) -> list[Fire]:
+    def go(self, fires: Sequence[Fire], now: float) -> list[Fire]:
         """They may be published but for their turn. Returns those that need none, or have it."""
         publish: list[Fire] = []
-        for fire in fires:
-            turn = self._turns.get(fire.id) if self._turns else None
-            if turn is not None and turn.fire.fence > fire.fence:
-                self._worthless.append(fire)  # what is claimed is a later attempt, or of a later schedule
-                continue
-            if turn is not None and turn.fire.fence < fire.fence:
-                self._replace(turn, now)  # its attempt is over, which nobody has told us yet
-                turn = None
-            if turn is None:
-                path: Path = (fire.work.lane.value, fire.work.tenant_id, fire.work.task)
-                if self._passes(fire, path, now):
-                    publish.append(fire)
-                else:
-                    self._offer(fire, path, now)
-            elif not turn.is_granted:
-                turn.fire = fire
-                self._keep(turn, now)
-            else:
-                turn.fire = fire
-                self._go_on(turn, publish, now)
+        new = [fire for fire in fires if not self._has_turn(fire, publish, now)] if self._turns else fires
+        waits: set[int] = set()
+        for path, of_path in _by_path(new).items():
+            for fire in of_path[self._pass(path, of_path, now) :]:
+                self._offer(fire, path, now)
+                waits.add(id(fire))
+        publish += [fire for fire in new if id(fire) not in waits] if waits else new
         return publish
 
-    def _passes(self, fire: Fire, path: Path, now: float) -> bool:
-        """Its lane has no bound, and its tenant no limit; or a token is in hand, and nothing of its tenant waits."""
+    def _has_turn(self, fire: Fire, publish: list[Fire], now: float) -> bool:
+        """It waits for its turn, or goes on."""
+        turn = self._turns.get(fire.id)
+        if turn is None:
+            return False
+        if turn.fire.fence > fire.fence:
+            self._worthless.append(fire)  # what is claimed is a later attempt, or of a later schedule
+            return True
+        if turn.fire.fence < fire.fence:
+            self._replace(turn, now)  # its attempt is over, which nobody has told us yet
+            return False
+        turn.fire = fire
+        if turn.is_granted:
+            self._go_on(turn, publish, now)
+        else:
+            self._keep(turn, now)
+        return True
+
+    def _pass(self, path: Path, fires: Sequence[Fire], now: float) -> int:
+        """So many of these need no turn: their lane has no bound, and their tenant no limit; or tokens are in hand, and
+        nothing of their tenant waits.
+        """
         lane, tenant, _ = path
         if not self.terms.meet(tenant) or self.rooms[lane].limit is not None:
-            return False
+            return 0
         if not self.terms.is_asked_for(path):
-            return True
+            return len(fires)
         if self.terms.asking[tenant].asking or (self.queue and self.standings.do_wait(tenant)):
-            return False
-        if self.terms.tokens(path, now) is None:
-            return False
-        self.standings.of((lane, tenant), now).start(fire.id, now)
-        return True
+            return 0
+        count = self.terms.spend(path, len(fires), now)
+        if count:
+            self.standings.of((lane, tenant), now).start([fire.id for fire in fires[:count]], now)
+        return count
 
     def _offer(self, fire: Fire, path: Path, now: float) -> Turn:
         turn = Turn(fire, path)
@@ -128,7 +135,7 @@ class FairTurns(TurnBook):
         else:
             self._answered(turn)
             turn.stage = Stage.GOING
-            self.standings.of(turn.tenant_lane, now).start(turn.fire.id, now)
+            self.standings.of(turn.tenant_lane, now).start([turn.fire.id], now)
             publish.append(turn.fire)
 
     def _has_permit(self, turn: Turn, now: float) -> bool:
@@ -339,3 +346,11 @@ class FairTurns(TurnBook):
             return inf
         patience = self._patience[0][0] + PATIENCE_S if self._patience else inf
         return min(patience, 0.0 if self._is_more else max(self.queue.next_wake(), self.broker_opens_at))
+
+
+def _by_path(fires: Iterable[Fire]) -> dict[Path, list[Fire]]:
+    found: dict[tuple[Lane, int, str], list[Fire]] = {}
+    for fire in fires:
+        work = fire.work
+        found.setdefault((work.lane, work.tenant_id, work.task), []).append(fire)
+    return {(lane.value, tenant, task): of_path for (lane, tenant, task), of_path in found.items()}

@@ -6,7 +6,7 @@ Nothing is kept of a lane that has had nothing for a minute.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -74,11 +74,11 @@ class Standing:
     def ungrant(self) -> None:
         self.in_flight -= 1
 
-    def start(self, fire: UUID, now: float) -> None:
-        """It goes to the broker."""
-        self.starts += 1
-        self._grants.append((fire, now))
-        self._slice(now)[1] += 1
+    def start(self, fires: Sequence[UUID], now: float) -> None:
+        """They go to the broker."""
+        self.starts += len(fires)
+        self._grants.extend([(fire, now) for fire in fires[-GRANTS_KEPT:]])
+        self._slice(now)[1] += len(fires)
 
     def serve(self, cost_s: float, now: float) -> None:
         self.served_s += cost_s

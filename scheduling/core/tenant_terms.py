@@ -112,15 +112,22 @@ class TenantTerms:
 
         Only of what ``is_asked_for``.
         """
-        if path in self._purses:
-            purses = self._purses[path]
-        else:
+        purses = self._purses_of(path)
+        return purses if purses is not None and self.leases.spend(purses, 1, now) else None
+
+    def spend(self, path: Path, most: int, now: float) -> int:
+        """For how many, at most so many, there were such tokens; they are spent, and not given back."""
+        purses = self._purses_of(path)
+        return 0 if purses is None else self.leases.spend(purses, most, now)
+
+    def _purses_of(self, path: Path) -> tuple[Purse, ...] | None:
+        if path not in self._purses:
             lane, tenant, task = path
             terms = self._terms[tenant]
             bounds = () if terms.daily_fires is not None else terms.bounds_of(lane, task)
             is_seen = self._follows_all or task in self.guarded
-            purses = self._purses[path] = self.leases.purses(bounds, is_seen=is_seen)
-        return purses if purses is not None and self.leases.spend(purses, now) else None
+            self._purses[path] = self.leases.purses(bounds, is_seen=is_seen)
+        return self._purses[path]
 
     def _bound(self, key: BoundKey) -> Bound | None:
         terms = self._terms.get(key[0])

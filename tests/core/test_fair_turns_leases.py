@@ -6,6 +6,7 @@ from fairness.core.admission import Refusal
 from fairness.core.terms import Bound
 from scheduling.core.effects import Admit, Lease, LetGo
 from scheduling.core.fire import Fire, Verdict
+from tests.claims import make_fire, make_work
 from tests.engine_desk import of, one
 from tests.fair_desk import FairDesk, terms
 
@@ -40,6 +41,18 @@ def test_of_more_than_there_are_tokens_the_rest_is_asked_for() -> None:
     fires = desk.due(5, first=100)
     assert asked(desk) == fires[2:]
     assert desk.go() == fires[:2]
+
+
+def test_of_a_tenant_of_which_something_has_to_wait_no_other_task_goes_with_a_token_either() -> None:
+    desk = leasing(2)
+    works = [make_work(number, tenant_id=1, task=f"task-{number % 2}") for number in range(6)]
+    now = desk.clock.monotonic()
+    fires = [make_fire(work) for work in works]
+    assert desk.turns.go(fires, now) == [fires[0], fires[2]]
+    for purse in desk.turns.terms.leases.purses([((1, "", ""), WIDE)], is_seen=True) or ():
+        purse.left = 2
+    assert desk.turns.go([make_fire(make_work(7, tenant_id=1, task="task-2"))], now) == []
+    assert desk.turns.waiting == 5
 
 
 def test_tokens_that_run_low_are_asked_for_again_at_once() -> None:

@@ -30,84 +30,97 @@ def grant(leases: Leases, tokens: int, now: float = 0.0) -> list[Wanted]:
 def test_without_a_token_nothing_is_spent_and_some_are_wanted_once() -> None:
     leases = Leases()
     mine = purses(leases)
-    assert not leases.spend(mine, 0.0)
-    assert not leases.spend(mine, 0.0)
+    assert not leases.spend(mine, 1, 0.0)
+    assert not leases.spend(mine, 1, 0.0)
     assert leases.wanted() == [Wanted(WHOLE, WIDE, 0)]
-    assert not leases.spend(mine, 0.0)
+    assert not leases.spend(mine, 1, 0.0)
     assert leases.wanted() == []  # it is being asked for
 
 
 def test_as_many_go_as_there_are_tokens_and_more_are_wanted_once_half_of_them_are_spent() -> None:
     leases = Leases()
     mine = purses(leases)
-    leases.spend(mine, 0.0)
+    leases.spend(mine, 1, 0.0)
     grant(leases, 10)
-    assert all(leases.spend(mine, 0.1) for _ in range(4))
+    assert all(leases.spend(mine, 1, 0.1) for _ in range(4))
     assert leases.wanted() == []
-    assert leases.spend(mine, 0.1)
+    assert leases.spend(mine, 1, 0.1)
     assert leases.wanted() == [Wanted(WHOLE, WIDE, 5)]
-    assert [leases.spend(mine, 0.1) for _ in range(6)] == [True] * 5 + [False]
+    assert [leases.spend(mine, 1, 0.1) for _ in range(6)] == [True] * 5 + [False]
 
 
 def test_a_fire_needs_a_token_of_each_of_its_rates_and_else_spends_none() -> None:
     leases = Leases()
     whole = purses(leases)
-    leases.spend(whole, 0.0)
+    leases.spend(whole, 1, 0.0)
     grant(leases, 10)
     both = purses(leases, (WHOLE, WIDE), (TASK, Bound(rate_per_s=200.0, burst=50)))
-    assert not leases.spend(both, 0.0)
+    assert not leases.spend(both, 1, 0.0)
     assert whole[0].left == 10
     assert [one.key for one in grant(leases, 1)] == [TASK]
-    assert leases.spend(both, 0.0)
+    assert leases.spend(both, 1, 0.0)
     assert (both[0].left, both[1].left) == (9, 0)
+
+
+def test_of_several_fires_as_many_go_as_there_are_tokens_of_each_of_their_rates() -> None:
+    leases = Leases()
+    both = purses(leases, (WHOLE, WIDE), (TASK, Bound(rate_per_s=200.0, burst=50)))
+    assert leases.spend(both, 3, 0.0) == 0
+    assert [one.key for one in leases.wanted()] == [WHOLE, TASK]
+    leases.granted([Wanted(WHOLE, WIDE, 0), Wanted(TASK, both[1].bound, 0)], [10, 4], 0.0)
+    assert leases.spend(both, 3, 0.1) == 3
+    assert [one.key for one in leases.wanted()] == [TASK]  # of which less than half are left
+    assert leases.spend(both, 3, 0.2) == 1
+    assert (both[0].left, both[1].left) == (6, 0)
+    assert leases.spend(both, 3, 0.3) == 0
 
 
 def test_a_token_that_nobody_needs_for_a_minute_is_forgotten() -> None:
     leases = Leases()
     mine = purses(leases)
-    leases.spend(mine, 0.0)
+    leases.spend(mine, 1, 0.0)
     grant(leases, 10)
-    assert not leases.spend(mine, IDLE_S + 0.01)
+    assert not leases.spend(mine, 1, IDLE_S + 0.01)
     assert leases.wanted() == [Wanted(WHOLE, WIDE, 0)]
 
 
 def test_whoever_gets_none_does_not_ask_again_at_once() -> None:
     leases = Leases()
     mine = purses(leases)
-    leases.spend(mine, 0.0)
+    leases.spend(mine, 1, 0.0)
     grant(leases, 0)
-    leases.spend(mine, AGAIN_S / 2)
+    leases.spend(mine, 1, AGAIN_S / 2)
     assert leases.wanted() == []
-    leases.spend(mine, AGAIN_S)
+    leases.spend(mine, 1, AGAIN_S)
     assert leases.wanted() == [Wanted(WHOLE, WIDE, 0)]
 
 
 def test_tokens_of_a_limit_that_was_changed_are_forgotten_also_those_on_their_way() -> None:
     leases = Leases()
     mine = purses(leases)
-    leases.spend(mine, 0.0)
+    leases.spend(mine, 1, 0.0)
     wanted = leases.wanted()
     slower = Bound(rate_per_s=50.0, burst=50)
     leases.keep_only(lambda _: slower)
     leases.granted(wanted, [10], 0.0)
-    assert not leases.spend(purses(leases, (WHOLE, slower)), 0.0)
+    assert not leases.spend(purses(leases, (WHOLE, slower)), 1, 0.0)
 
 
 def test_tokens_of_a_limit_that_stays_as_it_was_are_kept() -> None:
     leases = Leases()
-    leases.spend(purses(leases), 0.0)
+    leases.spend(purses(leases), 1, 0.0)
     grant(leases, 10)
     leases.keep_only(lambda _: WIDE)
-    assert leases.spend(purses(leases), 0.0)
+    assert leases.spend(purses(leases), 1, 0.0)
 
 
 def test_of_tokens_that_come_back_together_no_more_are_in_hand_than_were_leased_at_once() -> None:
     leases = Leases()
     (mine,) = purses(leases)
-    leases.spend((mine,), 0.0)
+    leases.spend((mine,), 1, 0.0)
     grant(leases, 10)
     for n in range(100):
-        assert leases.spend((mine,), 0.1 * n)
+        assert leases.spend((mine,), 1, 0.1 * n)
         grant(leases, 10 - mine.left, 0.1 * n)
     for _ in range(100):
         mine.give_back()
@@ -116,11 +129,11 @@ def test_of_tokens_that_come_back_together_no_more_are_in_hand_than_were_leased_
 
 def test_what_was_asked_for_under_limits_that_are_back_is_not_added_to_what_was_asked_for_since() -> None:
     leases = Leases()
-    leases.spend(purses(leases), 0.0)
+    leases.spend(purses(leases), 1, 0.0)
     before = leases.wanted()
     leases.keep_only(lambda _: None)
     mine = purses(leases)
-    leases.spend(mine, 0.0)
+    leases.spend(mine, 1, 0.0)
     since = leases.wanted()
     for wanted in (before, since):
         leases.granted(wanted, [10], 0.0)
@@ -166,7 +179,7 @@ def test_in_no_span_of_time_goes_more_than_the_rate_lets_through_and_what_was_in
     mine = purses(leases)
     for _ in range(3000):
         now += rng.choice((0.0, 0.001, 0.005, 0.02, 0.02, 1.5 * (rng.random() < 0.01)))
-        if leases.spend(mine, now):
+        if leases.spend(mine, 1, now):
             went.append(now)
         if rng.random() < 0.8:
             wanted = leases.wanted()
