@@ -267,7 +267,12 @@ class RunQueues:
     def _ask(self, verb: str, name: str) -> None:
         # a queue to which nothing was published: the broker closes the channel, and py-amqp opens it again
         with suppress(*self._broker.channel_errors):
-            getattr(self._channel, verb)(name)
+            try:
+                getattr(self._channel, verb)(name)
+            except self._broker.connection_errors:  # as RabbitMQ 3.10 answers where a purge takes it too long
+                self._broker.collect()
+                self._channel = self._broker.channel()
+                getattr(self._channel, verb)(name)
 
 
 @contextmanager
