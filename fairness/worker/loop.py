@@ -69,7 +69,7 @@ class _Reading:
 
     def _alarm(self) -> None:
         """Nothing is in the socket any more that would wake the loop; see `soon`."""
-        self._is_alarmed = self._is_due
+        self._is_alarmed = self._is_due and self._link.connected
         if self._is_alarmed:
             self._hub.timer.call_after(AT_ONCE_S, self._alarm)
 

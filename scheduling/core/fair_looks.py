@@ -4,7 +4,7 @@ and what is left unclaimed by no fault of ours is not late by it.
 ::
 
     a look begins ──> whoever it leaves out is held (holds)
-    it has found ──> who has come further in its half than in the other waits for that (in_step)
+    it has found ──> who has come further in its half than in the other waits for that, if anybody waits (in_step)
                  ──> there is more than can go, for want of workers (shortage)
     its claim is written ──> of whom it has left nothing, he is held no more (holds)
 """

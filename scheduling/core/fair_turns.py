@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import attrgetter
+from uuid import UUID
 
 from fairness.core.admission import Refusal
 from fairness.core.node import TURN, Ticket
@@ -67,6 +69,8 @@ class FairTurns(TurnBook):
 
     def go(self, fires: Sequence[Fire], now: float) -> list[Fire]:
         """They may be published but for their turn. Returns those that need none, or have it."""
+        if len({fire.id for fire in fires}) < len(fires):
+            fires = self._newest(fires)
         publish: list[Fire] = []
         new = [fire for fire in fires if not self._has_turn(fire, publish, now)] if self._turns else fires
         waits: set[int] = set()
@@ -76,6 +80,16 @@ class FairTurns(TurnBook):
                 waits.add(id(fire))
         publish += [fire for fire in new if id(fire) not in waits] if waits else new
         return publish
+
+    def _newest(self, fires: Iterable[Fire]) -> list[Fire]:
+        """Of two claims of one fire that come together, as of a job that was edited, the older is worth nothing."""
+        newest: dict[UUID, Fire] = {}
+        for fire in fires:
+            other = newest.setdefault(fire.id, fire)
+            if other is not fire:
+                older, newest[fire.id] = sorted([other, fire], key=attrgetter("fence"))
+                self._worthless.append(older)
+        return list(newest.values())
 
     def _has_turn(self, fire: Fire, publish: list[Fire], now: float) -> bool:
         """It waits for its turn, or goes on."""

@@ -28,7 +28,7 @@ class InStep:
         self.forget()
 
     def forget(self) -> None:
-        """Shards have come, or gone."""
+        """Shards have come, or gone; or nobody waits for anything."""
         self._reached: list[dict[int, datetime]] = [{} for _ in range(HALVES)]  # of tenants that have more there
         self._ahead: list[set[int]] = [set() for _ in range(HALVES)]
         self._left_out: list[frozenset[int]] = [frozenset()] * HALVES  # of the latest look

@@ -6,8 +6,8 @@
     ReadWaiting ──> waiting_read ──> Release ──> released ┴──> wheel
 
 Due jobs are looked for by halves of the shards (``looks``): so that one half is planned here while the store writes the
-claim of the other. Of a tenant that has come further in one half nothing is read there until the other has come as far
-(``in_step``).
+claim of the other. Where not everybody goes at once, nothing is read in one half of a tenant that has come further
+there, until the other has come as far (``in_step``).
 """
 
 from __future__ import annotations

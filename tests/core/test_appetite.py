@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from scheduling.core.appetite import FULL_S, PRECEDENCE, Appetite
+from scheduling.core.appetite import CROWDED_S, FULL_S, PRECEDENCE, Appetite
 from scheduling.core.engine_limits import EngineLimits
 from scheduling.core.fire_wheel import FireWheel
 from scheduling.core.gates import BROKER, Gates
@@ -105,6 +105,6 @@ def test_once_the_wheel_is_half_full_who_has_a_quarter_of_it_is_full_too() -> No
     node.appetite.ask(0.0)
     assert node.appetite.full == {2}
     node.has(1, tenant=3)
-    node.appetite.ask(FULL_S)
+    node.appetite.ask(CROWDED_S)
     assert node.appetite.full == {1, 2}
     assert node.appetite.overfull(0.0) == {1}

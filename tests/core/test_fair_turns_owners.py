@@ -6,6 +6,7 @@ import pytest
 
 from fairness.core.admission import Refusal
 from fairness.core.terms import Bound
+from scheduling.core.appetite import CROWDED_S
 from scheduling.core.due import Due
 from scheduling.core.effects import (
     Admit,
@@ -261,7 +262,7 @@ def test_other_nodes_are_told_what_fires_cost_as_it_is_known_by_now() -> None:
 def test_a_tenant_that_fills_the_wheel_leaves_room_for_others() -> None:
     desk = FairDesk(ahead=20)
     desk.claim(*(make_due(make_work(n, tenant_id=1), NOON + SECOND * 0.9) for n in range(12)))
-    desk.run(0.1)
+    desk.run(CROWDED_S)
     desk.engine.look_now()
     assert one(ReadDue, desk.effects_until(ReadDue)).full == {1}
 

@@ -46,6 +46,27 @@ def test_an_older_claim_that_turns_up_late_does_not_end_the_turn_of_the_newer() 
     assert is_settled(desk)
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+@pytest.mark.parametrize("bound", [None, RATED])
+def test_of_two_claims_of_one_fire_that_come_due_together_the_newer_has_a_turn_and_the_older_none(
+    bound: Bound | None, order: tuple[int, int]
+) -> None:
+    desk = FairDesk(terms(1, bound=bound), slots=2)
+    work, at = make_work(50), NOON + SECOND / 2
+    for fence in order:
+        desk.claim(make_due(work, NOON, next_fire_at=at), fence=fence)
+    for admit in of(Admit, desk.run(0.6)):
+        desk.note(desk.engine.admitted(admit, [None] * len(admit.asked)))
+    went = published(desk.effects)
+    assert [fire.fence for fire in went] == [2]
+    desk.confirm(went)
+    desk.end(went)
+    desk.run(0.1)
+    assert (len(desk.turns), desk.turns.rooms["bulk"].in_flight) == (0, 0)
+    assert [asking.asking for asking in desk.turns.terms.asking.values()] == [0] * (bound is not None)
+    assert is_settled(desk)
+
+
 def test_a_claim_that_replaces_what_waits_for_its_turn_leaves_no_hole_under_the_watermark() -> None:
     desk = FairDesk(slots=2)
     went, waits = desk.due(DEPTH), desk.due(1, first=50)

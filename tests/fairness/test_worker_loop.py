@@ -48,9 +48,8 @@ class Link:
 class Loop:
     """Celery's hub, as far as it is used; a turn is made when the test says so."""
 
-    timer = Mock()
-
     def __init__(self) -> None:
+        self.timer = Mock()
         self.readers: dict[object, Callable[[], None]] = {}
         self.soon: list[Callable[[], None]] = []
         self.add_reader, self.call_soon = self.readers.__setitem__, self.soon.append
@@ -229,6 +228,20 @@ def test_what_was_left_of_a_connection_that_was_lost_does_not_end_the_next_one(e
     loop.soon.pop()()
 
     assert link.read == bodies(1, 1)
+
+
+def test_nothing_wakes_the_loop_for_what_was_left_of_a_connection_that_was_lost(ends):
+    theirs, ours = ends
+    link, loop = worker(ours, messages=1)
+    theirs.sendall(b"".join(map(message, bodies(1, 2))))
+    loop.readers[ours]()
+    (_, wake), _ = loop.timer.call_after.call_args
+    link.transport.connected = False
+    loop.timer.reset_mock()
+
+    wake()
+
+    loop.timer.call_after.assert_not_called()
 
 
 def test_what_is_no_rabbitmq_is_read_as_ever(ends):
