@@ -119,7 +119,8 @@ class Spawned:
 @contextmanager
 def _sigint_as_from_a_terminal() -> Iterator[None]:
     """Tests that a shell runs in its background inherit an ignored SIGINT, and so would what they start, which then
-    rightly does not end by it (POSIX, "Asynchronous Lists")."""
+    rightly does not end by it (POSIX, "Asynchronous Lists").
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         yield

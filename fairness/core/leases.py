@@ -74,7 +74,7 @@ class Leases:
         return tuple(self._purses.setdefault(key, Purse(key, bound)) for key, bound in bounds)
 
     def spend(self, purses: tuple[Purse, ...], most: int, now: float) -> int:
-        """Tokens of each of these rates, as many of one as of another, at most so many: how many."""
+        """For how many fires, at most so many, there is a token of each of these rates; these are spent."""
         count = min(most, *(purse.left if now - purse.used_at <= IDLE_S else 0 for purse in purses))
         if not count:
             self._want(purses, now)

@@ -39,7 +39,7 @@ class Acks:
         """Called in the loop's thread."""
         self._link = self._c.connection.connection
         self._loop = threading.get_ident()
-        self._is_due, self._is_open = False, True  # timers of the connection before are gone
+        self._is_due, self._is_open = False, True  # a timer of the connection before only sends early what waits
 
     def stop(self) -> None:
         """Send what waits; called in the loop's thread, while the connection is there, or is known to be lost."""

@@ -28,7 +28,7 @@ from fairness.core.node import TURN, Ticket
 from fairness.core.terms import BoundKey
 from scheduling.core.clock import Clock
 from scheduling.core.effects import Admit, Asked, Lease, Settlement
-from scheduling.core.fire import Fire, Lane
+from scheduling.core.fire import Fire
 from scheduling.core.turn import BROKER, SHARE, Called, FairLimits, Path, Stage, Turn
 from scheduling.core.turn_book import TurnBook
 from scheduling.core.turn_gates import Asking
@@ -75,7 +75,7 @@ class FairTurns(TurnBook):
         new = [fire for fire in fires if not self._has_turn(fire, publish, now)] if self._turns else fires
         waits: set[int] = set()
         for path, of_path in _by_path(new).items():
-            for fire in of_path[self._pass(path, of_path, now) :]:
+            for fire in of_path[self._let_pass(path, of_path, now) :]:
                 self._offer(fire, path, now)
                 waits.add(id(fire))
         publish += [fire for fire in new if id(fire) not in waits] if waits else new
@@ -92,7 +92,7 @@ class FairTurns(TurnBook):
         return list(newest.values())
 
     def _has_turn(self, fire: Fire, publish: list[Fire], now: float) -> bool:
-        """It waits for its turn, or goes on."""
+        """Then it is seen to: it waits, or goes on, or is worth nothing."""
         turn = self._turns.get(fire.id)
         if turn is None:
             return False
@@ -109,7 +109,7 @@ class FairTurns(TurnBook):
             self._keep(turn, now)
         return True
 
-    def _pass(self, path: Path, fires: Sequence[Fire], now: float) -> int:
+    def _let_pass(self, path: Path, fires: Sequence[Fire], now: float) -> int:
         """So many of these need no turn: their lane has no bound, and their tenant no limit; or tokens are in hand, and
         nothing of their tenant waits.
         """
@@ -363,8 +363,8 @@ class FairTurns(TurnBook):
 
 
 def _by_path(fires: Iterable[Fire]) -> dict[Path, list[Fire]]:
-    found: dict[tuple[Lane, int, str], list[Fire]] = {}
+    found: dict[Path, list[Fire]] = {}
     for fire in fires:
         work = fire.work
-        found.setdefault((work.lane, work.tenant_id, work.task), []).append(fire)
-    return {(lane.value, tenant, task): of_path for (lane, tenant, task), of_path in found.items()}
+        found.setdefault((work.lane.value, work.tenant_id, work.task), []).append(fire)
+    return found

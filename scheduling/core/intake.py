@@ -99,10 +99,11 @@ class Intake:
             self._looks.expect_more(others)
         return ahead
 
-    def due_read(self, look: ReadDue, found: Due, shards: Collection[int], *, may_act: bool) -> list[Claim]:
+    def due_read(self, look: ReadDue, found: Due, shards: frozenset[int], *, may_act: bool) -> list[Claim]:
         """Plans a claim for the jobs of these shards."""
-        are_ours = look.shards <= frozenset(shards)  # as nearly always
-        mine = found.jobs if are_ours else [job for job in found.jobs if job.work.shard in shards]
+        mine = found.jobs
+        if not look.shards <= shards:  # some were lost meanwhile, or leave
+            mine = [job for job in mine if job.work.shard in shards]
         if not mine or not may_act:
             self._looks.succeed(look.shards, self._clock.monotonic())
             if self._fair is not None and not mine:

@@ -116,7 +116,7 @@ class TenantTerms:
         return purses if purses is not None and self.leases.spend(purses, 1, now) else None
 
     def spend(self, path: Path, most: int, now: float) -> int:
-        """For how many, at most so many, there were such tokens; they are spent, and not given back."""
+        """For how many of its fires, at most so many, there are ``tokens``; these are spent."""
         purses = self._purses_of(path)
         return 0 if purses is None else self.leases.spend(purses, most, now)
 

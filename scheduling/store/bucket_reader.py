@@ -136,10 +136,10 @@ class BucketReader:
         read = self._read_jobs(connection, unknown) if unknown else {}
         due = []
         for slot, row in entries:
-            is_kept = (job := jobs.get(row[JOB])) is not None
-            job = job or read.get(row[JOB])
+            known = jobs.get(row[JOB])
+            job = known or read.get(row[JOB])
             if job is not None and job.version == row[VERSION]:
-                due.append(DueJob(job, row[SCHEDULED_FOR], row[FIRE_AT], slot, row[FIRED], is_kept))
+                due.append(DueJob(job, row[SCHEDULED_FOR], row[FIRE_AT], slot, row[FIRED], known is not None))
             else:  # deleted; or edited, and about to be planned anew
                 kept.pop(row[JOB], None)
                 self._orphans[row[JOB]] = row[SHARD]
