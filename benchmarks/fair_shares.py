@@ -61,6 +61,7 @@ TASKS = "benchmarks.fair_shares_tasks"
 HOLD, WITNESSED = "bench.hold", "bench.witnessed"
 REDIS = "redis://127.0.0.1:6379/9"  # of the benchmark alone: it is emptied
 WARM_UP_S = 10.0
+DECLARED_S = 5.0  # in which the queues of a hundred tenants are declared: not what a flood does to them
 PATIENCE_S = 60.0
 BUSY_MARGIN = 1.6  # times what can be served: so that nobody runs dry
 
@@ -209,14 +210,16 @@ def light(bench: Bench) -> dict[str, Any]:
 
 
 def million(bench: Bench) -> dict[str, Any]:
-    """Beside a million jobs of one tenant, all due now, a hundred tenants fire a job a second each."""
+    """Beside a million jobs of one tenant, all due now, a hundred tenants fire a job a second each; once they have
+    queues.
+    """
     from scheduling.core.definition import JobDefinition
     from scheduling.models import Job, JobClock
 
     work_s, every = 0.05, timedelta(seconds=1)
 
     def hundred(name: str) -> list[float]:
-        since = bench.now()
+        since = bench.now() + 1 + DECLARED_S
         begin = JobClock.objects.now() + timedelta(seconds=1)
         for number in range(100):
             tenant = bench.tenant(f"{name}-{number}")
